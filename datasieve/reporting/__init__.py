@@ -1,0 +1,1 @@
+"""Turning a report into what people and other programs read."""
