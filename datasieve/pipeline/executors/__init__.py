@@ -1,0 +1,1 @@
+"""Who carries out a part: `local` uses processes of this machine."""
