@@ -1,0 +1,1 @@
+"""Reading image files: probe the header, decode, orient, convert colours, reduce. Pure functions, no torch."""
