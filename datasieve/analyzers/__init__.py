@@ -77,7 +77,10 @@ class Compares(Protocol):
     """Needs the whole set; cheap, and run anew by every audit."""
 
     def compare(self, table: pa.Table, settings: Settings) -> Comparison:
-        """Compare the rows of `table`, which holds the image fields of schema.py and the columns in `needs`."""
+        """Compare the rows of `table`, which holds the image fields of schema.py and the columns in `needs`.
+
+        The table's schema metadata tells the dataset's layout as `layout` ("folder", "kohya", "webdataset"...).
+        """
 
 
 def names() -> list[str]:

@@ -45,7 +45,7 @@ def finish(
     """Write images, findings, pairs and concepts; return `run` with counts, verdict and what was not measured."""
     timing = dict(run["timing"])
     words = settings.words()
-    comparisons, compare_seconds = _compare(plan, measurer, settings)
+    comparisons, compare_seconds = _compare(plan, measurer, settings, run["dataset"]["layout"])
     timing |= compare_seconds
     started = time.perf_counter()
     fields = pa.schema([field_of(n) for n in ("image_id", "path")])
@@ -132,8 +132,10 @@ def images_schema(plan: Plan, measurer: Measurer) -> pa.Schema:
     return schema_with_version(fields)
 
 
-def _compare(plan: Plan, measurer: Measurer, settings: Settings) -> tuple[dict[str, Comparison], dict[str, float]]:
-    """Run the comparisons over the set, each with the columns it needs."""
+def _compare(
+    plan: Plan, measurer: Measurer, settings: Settings, layout: str
+) -> tuple[dict[str, Comparison], dict[str, float]]:
+    """Run the comparisons over the set, each with the columns it needs and the layout as the table's metadata."""
     comparisons: dict[str, Comparison] = {}
     seconds: dict[str, float] = {}
     for name, analyzer in plan.comparing.items():
@@ -144,7 +146,7 @@ def _compare(plan: Plan, measurer: Measurer, settings: Settings) -> tuple[dict[s
             for column, values in done.columns.items():
                 if column in analyzer.needs:
                     table = table.append_column(column, pa.array(list(values)))
-        found = analyzer.compare(table, settings)
+        found = analyzer.compare(table.replace_schema_metadata({"layout": layout}), settings)
         declared = {c.name for c in compared(analyzer)}
         if found.columns.keys() != declared:
             wrong = sorted(found.columns.keys() ^ declared)

@@ -41,6 +41,15 @@ class Replacement:
     retried: bool
 
 
+def _widen(pipe: IO[bytes] | None) -> None:
+    """Let a pipe hold a whole picture, so that a worker need not wait while the parent is busy (Linux only)."""
+    if pipe is not None and sys.platform == "linux":
+        import fcntl
+
+        with contextlib.suppress(OSError):  # more than this user may have: the default will do
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
+
+
 class _Worker:
     """One child process and what it has been given."""
 
@@ -56,6 +65,7 @@ class _Worker:
             env={**os.environ, **single},
             bufsize=0,
         )
+        _widen(self.process.stdout)
         self.given: collections.deque[Job] = collections.deque()
         self.since = time.monotonic()
         self.overdue = False
