@@ -54,8 +54,8 @@ def rules_in_force(settings: Settings) -> dict[str, Rule]:
         limit: float | bool | str = rule.limit
         for profile in (settings.base, settings.target):
             limit = rule.limits.get(profile, limit)
-        if settings.resolution is not None and rule.limits.get(settings.base) is not None and rule.id == "files.tiny":
-            limit = settings.resolution
+        if rule.setting:
+            limit = settings.words()[rule.setting]
         limit = settings.limits.get(rule_id, limit)
         chosen[rule_id] = replace(rule, limit=limit)
     return chosen

@@ -34,6 +34,7 @@ class Rule:
         repair: name of the repair that mends it, "" when only a person can.
         scope: "image" judges rows of images, "concept" rows of concepts.
         limits: other limits by name of base ("sd15", "sdxl"...) or target ("ti", "hypernetwork", "lora").
+        setting: name of the setting that gives the limit, such as "resolution"; "" when the limit stands by itself.
         default: False for rules that run only when selected by id.
     """
 
@@ -52,6 +53,7 @@ class Rule:
     repair: str = ""
     scope: Scope = "image"
     limits: Mapping[str, float] = field(default_factory=dict)
+    setting: str = ""
     default: bool = True
 
 

@@ -159,36 +159,55 @@ def likeness(first: Levels, second: Levels, cut: Floats) -> Likeness:
     centre = np.arange(SIDE) - (SIDE - 1) / 2
     warp = np.zeros((count, 4))  # scale down, scale across, shift down, shift across
     warp[:, :2] = (1 - 2 * cut)[:, None]
-    best = Likeness(np.full(count, -2.0), np.full(count, np.inf), np.full(count, np.inf))
-    for step in range(_ITERATIONS + 1):
-        down, inside_down = _interpolation(warp[:, 0], warp[:, 2])
-        across, inside_across = _interpolation(warp[:, 1], warp[:, 3])
-        across = across.transpose(0, 2, 1)
-        inside = inside_down[:, :, None] * inside_across[:, None, :]
-        cells = np.maximum(inside.sum((1, 2)), 1.0)
-        moved = down @ a @ across
-        moved = (moved - ((moved * inside).sum((1, 2)) / cells)[:, None, None]) * inside
-        target = (b - ((b * inside).sum((1, 2)) / cells)[:, None, None]) * inside
-        energy_moved, energy_target = (moved**2).sum((1, 2)), (target**2).sum((1, 2))
-        product = (moved * target).sum((1, 2))
-        correlation = product / np.sqrt(np.maximum(energy_moved * energy_target, 1e-9))
-        gain = product / np.maximum(energy_moved, 1e-9)
-        residual = target - gain[:, None, None] * moved
-        better = correlation > best.correlation
-        spread = np.sqrt(energy_target / cells)
-        found = Likeness(correlation, *_residuals(residual, target, gain[:, None, None] * moved, spread))
-        best = Likeness(*(np.where(better, new, old) for new, old in zip(found, best, strict=True)))
-        if step == _ITERATIONS:
-            break
-        y, x = down @ slope_y @ across * inside, down @ slope_x @ across * inside
-        jacobian = np.stack([y * centre[:, None], x * centre, y, x], -1).reshape(count, -1, 4)
-        jacobian *= gain[:, None, None]
-        jacobian -= jacobian.sum(1, keepdims=True) / cells[:, None, None] * inside.reshape(count, -1, 1)
-        normal = jacobian.transpose(0, 2, 1) @ jacobian + np.diag([5.0, 5.0, 0.1, 0.1])
-        change = np.linalg.solve(normal, jacobian.transpose(0, 2, 1) @ residual.reshape(count, -1, 1))[..., 0]
+    best, best_correlation = warp, np.full(count, -2.0)
+    for _ in range(_ITERATIONS):
+        down, across, fit = _fit(a, b, warp)
+        better = fit.correlation > best_correlation
+        best = np.where(better[:, None], warp, best)
+        best_correlation = np.where(better, fit.correlation, best_correlation)
+        y, x = down @ slope_y @ across * fit.inside, down @ slope_x @ across * fit.inside
+        jacobian = np.stack([y * centre[:, None], x * centre, y, x], 1).reshape(count, 4, -1)
+        jacobian *= fit.gain[:, None, None]
+        jacobian -= jacobian.sum(2, keepdims=True) / fit.cells[:, None, None] * fit.inside.reshape(count, 1, -1)
+        normal = jacobian @ jacobian.transpose(0, 2, 1) + np.diag([5.0, 5.0, 0.1, 0.1])
+        change = np.linalg.solve(normal, jacobian @ fit.residual.reshape(count, -1, 1))[..., 0]
         warp = warp + np.clip(change, [-0.05, -0.05, -1, -1], [0.05, 0.05, 1, 1])
         warp = np.clip(warp, [0.85, 0.85, -3, -3], [1.18, 1.18, 3, 3])
-    return best
+    _, _, last = _fit(a, b, warp)
+    best = np.where((last.correlation > best_correlation)[:, None], warp, best)
+    _, _, fit = _fit(a, b, best)
+    spread = np.sqrt((fit.target**2).sum((1, 2)) / fit.cells)
+    return Likeness(fit.correlation, *_residuals(fit.residual, fit.target, fit.moved, spread))
+
+
+class _Fit(NamedTuple):
+    """`moved` is the first picture warped and times `gain`; all three pictures are centred and zero outside."""
+
+    inside: Floats
+    cells: Floats
+    moved: Floats
+    target: Floats
+    residual: Floats
+    gain: Floats
+    correlation: Floats
+
+
+def _fit(a: Floats, b: Floats, warp: Floats) -> tuple[Floats, Floats, _Fit]:
+    """Warp `a` and fit it to `b`; return both interpolation matrices and the fit."""
+    down, inside_down = _interpolation(warp[:, 0], warp[:, 2])
+    across, inside_across = _interpolation(warp[:, 1], warp[:, 3])
+    across = across.transpose(0, 2, 1)
+    inside = inside_down[:, :, None] * inside_across[:, None, :]
+    cells = np.maximum(inside.sum((1, 2)), 1.0)
+    moved = down @ a @ across
+    moved = (moved - ((moved * inside).sum((1, 2)) / cells)[:, None, None]) * inside
+    target = (b - ((b * inside).sum((1, 2)) / cells)[:, None, None]) * inside
+    energy_moved, energy_target = (moved**2).sum((1, 2)), (target**2).sum((1, 2))
+    product = (moved * target).sum((1, 2))
+    correlation = product / np.sqrt(np.maximum(energy_moved * energy_target, 1e-9))
+    gain = product / np.maximum(energy_moved, 1e-9)
+    moved = gain[:, None, None] * moved
+    return down, across, _Fit(inside, cells, moved, target, target - moved, gain, correlation)
 
 
 def _residuals(residual: Floats, target: Floats, moved: Floats, spread: Floats) -> tuple[Floats, Floats]:
@@ -201,13 +220,13 @@ def _residuals(residual: Floats, target: Floats, moved: Floats, spread: Floats) 
 
 
 def _interpolation(scale: Floats, shift: Floats) -> tuple[Floats, Floats]:
-    """Return (P, 32, 32) Catmull-Rom weights reading at scale * x + shift from the centre; (P, 32) 1 where that is inside."""
+    """Return (P, 32, 32) Catmull-Rom weights that read at scale * x + shift, and (P, 32) 1 where that is inside."""
     centre = (SIDE - 1) / 2
     at = centre + scale[:, None] * (np.arange(SIDE) - centre) + shift[:, None]
     inside = ((at > -0.5) & (at < SIDE - 0.5)).astype(np.float64)
     distance = np.abs(np.clip(at, 0, SIDE - 1)[:, :, None] - np.arange(SIDE))
-    near = 1.5 * distance**3 - 2.5 * distance**2 + 1
-    far = -0.5 * distance**3 + 2.5 * distance**2 - 4 * distance + 2
+    near = (1.5 * distance - 2.5) * distance * distance + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
     weights = np.where(distance < 1, near, np.where(distance < 2, far, 0.0))
     return weights / weights.sum(2, keepdims=True), inside
 
@@ -221,6 +240,7 @@ def _soften(pictures: npt.NDArray[np.generic]) -> Floats:
 
 def _box(values: Floats, side: int) -> Floats:
     """Return means over all `side` x `side` windows that lie inside."""
-    total = np.cumsum(np.cumsum(np.pad(values, ((0, 0), (1, 0), (1, 0))), 1), 2)
-    total = total[:, side:] - total[:, :-side]
-    return np.asarray((total[:, :, side:] - total[:, :, :-side]) / side**2)
+    rows = values.shape[1] - side + 1
+    summed = sum((values[:, k : k + rows] for k in range(1, side)), values[:, :rows])
+    columns = values.shape[2] - side + 1
+    return sum((summed[:, :, k : k + columns] for k in range(1, side)), summed[:, :, :columns]) / side**2

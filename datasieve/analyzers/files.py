@@ -136,10 +136,11 @@ def _rule(
     source: str = _TRAINERS,
     evidence: str = _EXACT,
     limits: Mapping[str, float] | None = None,
+    setting: str = "",
 ) -> Rule:
     return Rule(
         f"files.{fault}", f"files.{column}", side, limit, severity, title, message, remedy, why, how,
-        source=source, evidence=evidence, limits=limits or {},
+        source=source, evidence=evidence, limits=limits or {}, setting=setting,
     )  # fmt: skip
 
 
@@ -147,14 +148,14 @@ RULES = (
     _rule(
         "truncated", "truncated", "is", True, "error", "Cut file",
         "The file ends before its picture does, so part of it is missing.",
-        "Copy or download it again, or leave it out.",
+        "Replace it by a whole copy, or leave it out.",
         "Some trainers stop at such a file, some skip it silently, some train on a grey lower half as if it were real.",
         "The decoder ran out of data. A JPEG that lacks only its end marker counts, since Pillow refuses it as well.",
         evidence="50 of 50 cut JPEGs found, no false alarm on 1018 whole ones (exact 95 % limit 0.4 %)",
     ),
     _rule(
         "empty", "empty", "is", True, "error", "Empty file",
-        "The file has no content (0 bytes).", "Copy or download it again, or delete it.",
+        "The file has no content (0 bytes).", "Replace it by a whole copy, or delete it.",
         "A trainer that lists files by extension stops here, or counts a picture that is not there.",
         "The size of the file is zero.",
     ),
@@ -208,12 +209,13 @@ RULES = (
     ),
     _rule(
         "tiny", "short-side", "below", 512, "warning", "Below training resolution",
-        "The shorter side has {value:.0f} px, below the {limit:.0f} px that {base} is trained at.",
+        "The shorter side has {value:.0f} px, below the training resolution of {limit:.0f} px.",
         "Find a larger original, or leave the picture out; enlarging it does not add detail.",
         "The trainer enlarges it, and the blur of enlarging is learned as part of the concept.",
         "Shorter displayed side in pixels. Narrow pictures with enough area are reported too.",
         evidence="the limit is the side of the square that the base model was trained at",
         limits=RESOLUTIONS,
+        setting="resolution",
     ),
     _rule(
         "aspect", "aspect", "above", 3.0, "warning", "Extreme aspect ratio",

@@ -317,7 +317,7 @@ class Sharpness:
             title="Enlarged or soft picture",
             message="The file holds detail for a short side of only about {sharpness.detail-side:.0f} px; it was "
             "enlarged or is out of focus, and training at {resolution} px will learn smooth, plastic surfaces from it.",
-            remedy="Look for the original in full size; leave the picture out if there is none.",
+            remedy="Replace it by the original in full size, or leave it out if there is none.",
             why="An enlarged thumbnail has pixels but no fine detail. The denoiser learns that the subject has none, "
             "and results come out smooth and waxy; mixed with sharp pictures it also makes the loss at low noise jump.",
             how=_HOW_CUTOFF,

@@ -15,7 +15,7 @@ from datasieve.analyzers import Compares, Comparison, compared
 from datasieve.baseline import key
 from datasieve.config import Settings
 from datasieve.errors import DatasieveError
-from datasieve.pipeline.measure import Measurer
+from datasieve.pipeline.measure import UNREADABLE, Measurer
 from datasieve.pipeline.plan import Plan
 from datasieve.policy import Tally, advice, judge, judge_notes, verdict
 from datasieve.report import (
@@ -86,7 +86,7 @@ def finish(
                 concepts.add(table)
                 for name in plan.measuring:
                     why = table[f"{name}.unmeasured"].drop_null().to_pylist()
-                    reasons.update((name, reason) for reason in why)
+                    reasons.update((name, reason) for reason in why if reason != UNREADABLE)  # told by the status
                 findings = judge(table, rules.values(), "image", words)
                 ids = set(table["image_id"].to_pylist())
                 findings += [f for f in noted if f.image_id in ids]

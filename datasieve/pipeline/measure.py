@@ -26,6 +26,10 @@ BASE = "image"
 BASE_FIELDS = ("content", "width", "height", "format", "status", "error")
 
 
+UNREADABLE = "the image could not be read"
+"""Why an analyzer of pixels has no measurements of an image that was not decoded."""
+
+
 def key_of(content: str, path: str) -> str:
     """Return what measurements of a file are found again by: its content and its extension."""
     return content + PurePosixPath(path).suffix.lower()
@@ -129,7 +133,7 @@ class Measurer:
             started = time.perf_counter()
             cells = self._cells[name]
             for member in members:
-                cells[member[0]] = {f"{name}.unmeasured": "the image could not be read"}
+                cells[member[0]] = {f"{name}.unmeasured": UNREADABLE}
             if rows:
                 values = measure_within_memory(name, analyzer, batch)
                 for i, member in enumerate(rows):
