@@ -98,9 +98,7 @@ def load(name: str) -> Analyzer:
         if entry.name == name:
             loaded: Analyzer = entry.load()
             return loaded
-    raise ConfigError(
-        f"there is no analyzer called {name!r}", remedy=f"Choose from: {', '.join(names())}."
-    )
+    raise ConfigError(f"there is no analyzer called {name!r}", remedy=f"Choose from: {', '.join(names())}.")
 
 
 def measured(analyzer: Analyzer) -> tuple[Column, ...]:

@@ -160,7 +160,46 @@ class Compression:
             tolerance=1e-2,
         ),
     )
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = (
+        Rule(
+            id="compression.blocking",
+            column="compression.blocking",
+            side="above",
+            limit=1.6,
+            severity="warning",
+            title="JPEG blocks",
+            message="Steps across an 8 px grid are {value:.1f} times those off it (limit {limit}); the picture was "
+            "squeezed so hard that its blocks show, and the grid will be learned.",
+            remedy="Replace it by a copy of better quality; saving it anew brings nothing back.",
+            why="The grid sits at the same places in picture after picture, so it is easier to learn than the subject: "
+            "a token, hypernetwork or LoRA trained on such files draws blocks and banded skies.",
+            how="Mean luma steps across the best-fitting 8 px grid against steps off it, in 16 native tiles. A picture "
+            "that was resized after compression is not seen; a drawing with an 8 px pattern is accused.",
+            source="Wang, Sheikh and Bovik 2002, doi:10.1109/ICIP.2002.1038064",
+            evidence="limit chosen on photos of 12 subjects and 400 other photos. JPEG quality 8 and 15 planted: 18 of "
+            "18 on all subjects; false alarms 0/400 photos, 0/120 subject photos, "
+            "1/241 encyclopedia pictures and drawings.",
+        ),
+        Rule(
+            id="compression.noisy",
+            column="compression.noise",
+            side="above",
+            limit=12.0,
+            severity="info",
+            title="Noisy picture",
+            message="Even its flattest parts vary by {value:.0f} grey levels (limit {limit:.0f}); noise has no pattern "
+            "to learn, so the loss on this picture stays high.",
+            remedy="Look at it: denoise it or leave it out if it is noise, keep it if it is fine texture (fur, sand).",
+            why="Noise cannot be predicted. Its gradient is random and large, and adapters of high rank end up "
+            "reproducing the grain.",
+            how="Immerkaer's noise mask in the flattest tenth of the 8 px blocks that are not clipped, in native "
+            "pixels. Fur, grass or sand over the whole picture reads as noise; noise that was compressed reads lower.",
+            source="Immerkaer 1996, doi:10.1006/cviu.1996.0060",
+            evidence="Gaussian noise of sigma 25 added to the subject photos: 65 of 65 where the limit was chosen, 55 "
+            "of 55 on other subjects; sigma 10: 0 of 65 and 1 of 55. Fires on 0/400 photos, 0/120 subject photos, "
+            "3/241 encyclopedia pictures and drawings.",
+        ),
+    )
 
     def measure(self, batch: Batch) -> Mapping[str, Sequence[float | str | None]]:
         """Return blocking and noise of every image."""

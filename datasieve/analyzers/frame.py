@@ -22,7 +22,7 @@ foreground) count as a mark.
 
 from __future__ import annotations
 
-import base64
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasieve.analyzers import Comparison
+from datasieve.analyzers._strokes import PLACES, agreements, common_strokes, pack, stroke_signs, unpack
 from datasieve.batch import Request, View
 from datasieve.rules import Rule
 from datasieve.schema import Column
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from datasieve.config import Settings
 
 Floats = npt.NDArray[np.float32]
-Trits = npt.NDArray[np.int8]
 
 RGB = View(256, "srgb")
 LUMA = View(256, "luma")
@@ -56,21 +56,12 @@ STEP_SHARE, PAIR_SHARE = 0.75, 0.7
 MIN_LINES = 3
 MIN_SIDE = 16
 
-PLACES = ("in the top left corner", "in the top right corner", "in the bottom left corner",
-          "in the bottom right corner", "in the centre")  # fmt: skip
-PATCH = (32, 64)
-"""Height and width of a place in the picture reduced to 256 px."""
-CELLS = 768
-"""Pixels kept of a place: three of every eight."""
-STROKE = 4.03
-"""Grey levels from the mean of the four neighbours; no sixteenth, so that rounding of grey pictures cannot matter."""
 MIN_IMAGES = 3
 AGREE = 0.2
 """Agreement from which an image counts as carrying the mark."""
 SAMPLE = 2048
 """The common pattern is sought in at most so many images, evenly spaced."""
 CHUNK = 1024
-ROUNDS = 8
 
 TOO_SMALL = "smaller than 16 px"
 NO_PLACES = "too small or too narrow to compare corners for a watermark"
@@ -131,105 +122,6 @@ def blank(picture: Floats) -> bool:
     )
 
 
-def stroke_signs(luma: Floats) -> Trits | None:
-    """Return the signs of fine strokes at the five `PLACES`.
-
-    Args:
-        luma: (h, w) in grey levels 0..255.
-
-    Returns:
-        (5, `CELLS`) of -1 (darker than its surroundings), 0 and 1; None where the places would overlap too much.
-    """
-    high, wide = PATCH
-    h, w = luma.shape
-    if h < 3 * high or w < 2 * wide:
-        return None
-    y, x = np.mgrid[:high, :wide]
-    kept = (3 * x + y) % 8 < 3
-    signs = np.empty((len(PLACES), CELLS), np.int8)
-    corners = ((0, 0), (0, w - wide), (h - high, 0), (h - high, w - wide), ((h - high) // 2, (w - wide) // 2))
-    for n, (top, left) in enumerate(corners):
-        rows = np.arange(top - 1, top + high + 1).clip(0, h - 1)
-        columns = np.arange(left - 1, left + wide + 1).clip(0, w - 1)
-        p = luma[rows[:, None], columns]
-        detail = p[1:-1, 1:-1] - (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]) / 4
-        signs[n] = ((detail > STROKE).astype(np.int8) - (detail < -STROKE))[kept]
-    return signs
-
-
-_PLACE_VALUES = np.array([1, 3, 9, 27, 81], np.uint8)
-_DIGITS = (np.arange(256)[:, None] // _PLACE_VALUES % 3 - 1).astype(np.int8)
-
-
-def pack(signs: Trits) -> str:
-    """Write signs as text: five to a byte, base64; 1024 letters for five places."""
-    digits = (signs.reshape(-1, 5) + 1).astype(np.uint8)
-    return base64.b64encode((digits * _PLACE_VALUES).sum(1, dtype=np.uint8).tobytes()).decode("ascii")
-
-
-def unpack(texts: Sequence[str]) -> Trits:
-    """Read texts of `pack`: (n, 5, `CELLS`)."""
-    data = np.frombuffer(b"".join(base64.b64decode(t) for t in texts), np.uint8)
-    return _DIGITS[data].reshape(len(texts), len(PLACES), CELLS)
-
-
-def common_strokes(signs: Trits) -> tuple[Floats, Floats]:
-    """Find at each place the stroke pattern that most images share.
-
-    Args:
-        signs: (n, 5, `CELLS`) from `stroke_signs`.
-
-    Returns:
-        weights: (5, n) in [0, 1], how much each image carries the pattern of that place.
-        patterns: (5, 5, `CELLS`): [a, b] is the weighted sum at place b with the weights found at place a.
-    """
-    units = _units(signs)
-    weights = np.ones((len(PLACES), len(units)), np.float32)
-    for a in range(len(PLACES)):
-        strokes = units[:, a]
-        own = (strokes**2).sum(1)
-        for _ in range(ROUNDS):
-            w = weights[a]
-            agreement = _without_self(w @ strokes, strokes, w, own)
-            weights[a] = np.maximum(agreement, 0) ** 2
-            weights[a] /= max(float(weights[a].max()), 1e-9)
-    return weights, np.einsum("an,nbc->abc", weights, units, optimize=True)
-
-
-def agreements(signs: Trits, patterns: Floats, weights: Floats) -> Floats:
-    """Return how well images carry each place's common pattern, (n, 5), about -1..1; noise stays below 0.15.
-
-    Args:
-        signs: (n, 5, `CELLS`).
-        patterns: (5, 5, `CELLS`) from `common_strokes`.
-        weights: (5, n), the weight with which each image took part in the patterns; 0 where it did not.
-    """
-    units = _units(signs)
-    own = (units**2).sum(2)
-    at = np.empty((len(PLACES), len(units), len(PLACES)), np.float32)
-    for a in range(len(PLACES)):
-        for b in range(len(PLACES)):
-            at[a, :, b] = _without_self(patterns[a, b], units[:, b], weights[a], own[:, b])
-    here = np.einsum("ana->na", at)
-    result: Floats = here - np.maximum(np.median(at, axis=2), 0).T
-    return result
-
-
-def _units(signs: Trits) -> Floats:
-    """Scale every place's strokes to length one; places with fewer than 64 strokes stay shorter."""
-    strokes = signs.astype(np.float32)
-    length = np.sqrt((strokes**2).sum(2, keepdims=True))
-    return strokes / np.maximum(length, 8.0)
-
-
-def _without_self(pattern: Floats, strokes: Floats, weight: Floats, own: Floats) -> Floats:
-    """Correlate strokes (n, c) with the pattern (c,) from which each image's weighted share is taken out."""
-    dot = strokes @ pattern
-    length = (pattern**2).sum() - 2 * weight * dot + weight**2 * own
-    result: Floats = (dot - weight * own) / np.sqrt(np.maximum(length, 1e-6))
-    return result
-
-
 class Frame:
     """See the module."""
 
@@ -286,7 +178,61 @@ class Frame:
         ),
         Column("frame.watermark-place", "string", "", "Where the mark is; empty when there is none.", stage="compare"),
     )
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = (
+        Rule(
+            id="frame.border",
+            column="frame.border-share",
+            side="above",
+            limit=0.02,
+            severity="warning",
+            title="Bars or frame",
+            message="{value:.0%} of this picture is a bar of one colour ({frame.border-sides}); bars are learned "
+            "before the subject and drawn into every result.",
+            remedy="Crop the bars away.",
+            why="Bars are the same in image after image, so they are the first thing a token, hypernetwork or LoRA "
+            "learns. They also waste the resolution that the subject should have.",
+            how="From each side inwards, lines of one colour that end together in a step over most of the width. A "
+            "blurred or patterned frame is not found; a drawing whose edge is a straight flat area may be accused.",
+            source="plain statistics",
+            evidence="false alarms 0/400 photos, 0/119 subject photos, 2/241 drawings; the one natural letterbox of "
+            "the subject photos is found. Provisional: hits on other frames are measured by tests only.",
+            repair="trim",
+        ),
+        Rule(
+            id="frame.blank",
+            column="frame.blank",
+            side="is",
+            limit=True,
+            severity="warning",
+            title="Blank picture",
+            message="This picture is one single colour; there is nothing in it to learn.",
+            remedy="Remove it, or replace it by the picture it should have been.",
+            why="A blank picture teaches the token or adapter to paint blank pictures, as often as its turn comes.",
+            how="No channel spans 4 grey levels or more at a longer side of 256 px.",
+            source="plain statistics",
+            evidence="exact by its definition; six of 400 photos are near-black frames and fire.",
+        ),
+        Rule(
+            id="frame.watermark",
+            column="frame.watermark",
+            side="above",
+            limit=AGREE,
+            severity="warning",
+            title="Repeated mark",
+            message="The same strokes stand {frame.watermark-place} of {frame.watermark-images} pictures (agreement "
+            "{value:.2f}, limit {limit}); a watermark, date or logo is learned with the subject.",
+            remedy="Look at that place: crop the mark away or use unmarked copies.",
+            why="A mark at one place is the most regular thing in the set. Models trained on it write it into their "
+            "results, garbled but recognisable.",
+            how="Signs of fine strokes in the corners and the centre at 256 px; the pattern common to the set, or to "
+            "one concept, is found by power iteration and each image's agreement is taken from the others. Needs three "
+            "images that carry it at the same place and relative size; crops of one photograph also agree.",
+            source="after Dekel, Rubinstein, Liu and Freeman, CVPR 2017",
+            evidence="a half-transparent text planted in the bottom right corner of all photos: 65 of 65 where the "
+            "limit was chosen, 53 of 55 on other subjects. False alarms 0/120 subject photos, 0/135 encyclopedia "
+            "pictures, 6/400 photos (six crops of one photograph). Other marks are not measured (provisional).",
+        ),
+    )
 
     def measure(self, batch: Batch) -> Mapping[str, Sequence[float | bool | str | None]]:
         """Return bars, blankness and stroke signs of every image."""
@@ -319,7 +265,7 @@ class Frame:
         """Look for a mark that images of the set, or of one concept, carry at the same place."""
         texts = table.column("frame.signature")
         measured = np.flatnonzero(np.asarray(texts.is_valid().to_pylist(), bool))
-        score = np.full(len(texts), np.nan, np.float32)
+        score = [math.nan] * len(texts)
         images: list[int | None] = [None] * len(texts)
         places: list[str | None] = [None] * len(texts)
         found = Comparison(
@@ -328,9 +274,8 @@ class Frame:
         if len(measured) < MIN_IMAGES:
             found.unmeasured["frame.watermark"] = f"needs at least {MIN_IMAGES} images that are large enough"
             return found
-        score[measured] = 0
         for row in measured:
-            images[row], places[row] = 0, ""
+            score[row], images[row], places[row] = 0.0, 0, ""
         groups: dict[str, list[int]] = {}
         concepts = table.column("concept").to_pylist()
         for row in measured.tolist():
@@ -338,13 +283,13 @@ class Frame:
         sets = [measured, *(np.array(g) for g in groups.values() if MIN_IMAGES <= len(g) < len(measured))]
         for rows in sets:
             values = _group_agreements(texts, rows)
-            carriers = (values >= AGREE).sum(0)
+            carriers = (values > AGREE).sum(0)
             values[:, carriers < MIN_IMAGES] = 0
             best = values.argmax(1)
             for row, place, value in zip(rows.tolist(), best.tolist(), values.max(1).tolist(), strict=True):
                 if value > score[row]:
                     score[row] = value
-                    if value >= AGREE:
+                    if value > AGREE:
                         images[row], places[row] = int(carriers[place]), PLACES[place]
         return found
 

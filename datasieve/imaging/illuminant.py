@@ -28,6 +28,9 @@ RADIUS = 3
 CLIPPED = 0.98
 """Encoded value above which a channel counts as clipped."""
 
+CLIPPED_LOW = 0.02
+"""Encoded value below which a pixel, all its channels, counts as clipped to black: 5 of 255."""
+
 BLACK = 0.01
 """Encoded value below which a pixel, all its channels, counts as black."""
 
@@ -66,9 +69,7 @@ def shades_of_grey(linear: torch.Tensor, use: torch.Tensor, norm: int = GREY_NOR
     return (total / use.sum((2, 3)).clamp(min=1)).pow(1 / norm)
 
 
-def grey_edge(
-    linear: torch.Tensor, use: torch.Tensor, inside: torch.Tensor, norm: int = EDGE_NORM
-) -> torch.Tensor:
+def grey_edge(linear: torch.Tensor, use: torch.Tensor, inside: torch.Tensor, norm: int = EDGE_NORM) -> torch.Tensor:
     """Return the Minkowski mean of the gradient magnitudes, the light by first-order grey edge.
 
     J. van de Weijer, T. Gevers, A. Gijsenij, "Edge-Based Color Constancy", IEEE Trans. Image Processing 16 (2007)

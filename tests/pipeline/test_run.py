@@ -69,7 +69,7 @@ def test_an_audit_writes_the_promised_tables_and_leaves_the_originals_alone(imag
 def test_the_tables_open_in_pandas_and_duckdb_with_units_in_the_schema(images: Callable[[int], Path]) -> None:
     report = audit(images(3))
     assert len(pd.read_parquet(report.path / "images.parquet")) == 3
-    count = duckdb.sql(f"select count(*) from '{report.path}/images.parquet' where status = 'ok'").fetchone()
+    count = duckdb.sql(f"select count(*) from '{report.path}/images.parquet' where status = 'ok'").fetchall()[0]
     assert count == (3,)
     assert report.columns()["complexity.texture-entropy"]["unit"] == "bits"
     assert pq.read_schema(report.path / "images.parquet").metadata[b"datasieve.schema"] == b"1"
