@@ -112,7 +112,7 @@ class Buckets:
             "info",
             "Far from square",
             "A trainer without buckets would keep only the middle square and cut {value:.0%} of the picture away.",
-            "Turn buckets on in the trainer, or crop it yourself around the subject.",
+            "Switch buckets on in the trainer, or crop it yourself around the subject.",
             "What the caption names may lie outside the middle square; the model then learns a word for something it "
             "is not shown.",
         ),

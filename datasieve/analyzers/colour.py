@@ -213,7 +213,7 @@ class Colour:
             title="Colour cast",
             message="The light of this picture is {value:.0f} mired away from daylight (limit {limit:.0f}; about "
             "{colour.cct:.0f} K); the tint will be learned as a colour of your subject.",
-            remedy="Set the white balance from the original file, or leave the picture out; if the warm light is "
+            remedy="Correct the white balance from the original file, or leave the picture out; if warm light is "
             "meant (a sunset), say so in its caption.",
             why="Whatever the images of a token share becomes part of it. An orange lamp in a third of the pictures "
             "gives an orange subject, and a prompt cannot take it away again, since no word of it named the light.",
@@ -236,7 +236,7 @@ class Colour:
             message="The light of this picture lies {colour.light-distance:.0f} degrees from that of its set, "
             "{value:.1f} times as far as usual (limit {limit:.0f}); one picture in another light pulls the colours of "
             "the whole concept.",
-            remedy="Bring its white balance to that of the others, or leave it out.",
+            remedy="Correct its white balance to that of the others, or leave it out.",
             why="In a set of ten, one picture under a lamp among nine in daylight supplies a tenth of every epoch's "
             "gradient for the wrong colours; textual inversion answers with tints that come and go between seeds.",
             how=_HOW_LIGHT
@@ -277,7 +277,7 @@ class Colour:
             title="Dark picture",
             message="Even the brightest parts of this picture only reach lightness {value:.0f} of 100 (limit "
             "{limit:.0f}); it shows noise and black where the subject should be.",
-            remedy="Raise the exposure from the original file, or leave the picture out unless darkness is meant.",
+            remedy="Brighten it from the original file, or leave the picture out unless darkness is meant.",
             why="The latent of a dark picture lies far from the others, so its loss differs and its gradient mostly "
             "says darker. Lifting it later brings out noise and 8-bit steps.",
             how="The lightness L* that one pixel in a hundred exceeds. A night scene without any lamp reads the same.",
@@ -295,7 +295,7 @@ class Colour:
             title="Burnt out or on white",
             message="{value:.0%} of this picture is clipped to white or to a full channel (limit {limit:.0%}); there "
             "is nothing to learn in it, and the white becomes part of the concept.",
-            remedy="If it is burnt out, take the exposure back in the original file; if it is a white backdrop, name "
+            remedy="Look at it: if it is burnt out, darken it from the original file; if the backdrop is white, name "
             "it in the caption or vary it.",
             why="A clipped area has no gradient towards the object's shape. A white sheet behind every picture is "
             "learned with the object.",

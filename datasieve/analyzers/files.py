@@ -181,7 +181,7 @@ RULES = (
     _rule(
         "refused", "refused", "is", True, "error", "Too many pixels",
         "{files.width-stored} x {files.height-stored} pixels were declined: {error}",
-        "Make the picture smaller, or raise the limit with --max-pixels.",
+        "Shrink the picture, or raise the limit with --max-pixels.",
         "A few kilobytes can unpack to gigabytes and take the whole training run down.",
         "Width times height of the largest frame against the limit, before anything is decoded.",
         "Pillow's limit against decompression bombs (MAX_IMAGE_PIXELS)",
@@ -228,14 +228,14 @@ RULES = (
     _rule(
         "alpha", "alpha-share", "above", 0.001, "warning", "Transparent parts",
         "{value:.1%} of the pixels are transparent or half so.",
-        "Put the picture on a plain background of your choice and save it without alpha.",
+        "Flatten the picture onto a plain background of your choice and save it without alpha.",
         "Trainers drop alpha and show whatever colour lies under it, often black; as a loss mask it hides that part.",
         "Pixels whose alpha is below full, counted over the whole picture; a soft edge counts too.",
     ),
     _rule(
         "hidden-colour", "hidden-colour-share", "above", 0.001, "warning", "Colours under transparency",
         "{value:.1%} of the pixels are invisible but still hold colours, which training will see.",
-        "Put the picture on a plain background and save it without alpha.",
+        "Flatten the picture onto a plain background and save it without alpha.",
         "Dropping alpha, as trainers do, brings back what was erased: old backgrounds, noise, ghost edges.",
         "Fully transparent pixels, counted when their colours span more than 8 of 255.",
     ),
@@ -257,7 +257,7 @@ RULES = (
     _rule(
         "profile-broken", "profile-broken", "is", True, "info", "Broken colour profile",
         "The embedded colour profile is damaged or made for another kind of picture, so it was not applied.",
-        "Remove the profile, after a look at whether the colours are right.",
+        "Strip the profile, after a look at whether the colours are right.",
         "Programs disagree on such files: some show other colours, some refuse the file.",
         "Structure, connection space and colour space of the profile (ICC.1:2022).",
         "ICC.1:2022, 7.2",

@@ -23,13 +23,14 @@ _VERBS = {
     REPLACE: "replace remove delete drop leave throw exclude discard get find download fetch redownload restore keep "
     "swap retake reshoot scan rescan",
     CONVERT: "convert save re-save resave export re-export flatten reduce turn rotate re-encode decode composite apply "
-    "strip assign embed install rewrite bake write upright",
+    "strip assign embed rewrite bake write upright",
     EDIT: "mend crop cut trim edit correct white-balance adjust brighten darken lighten sharpen denoise upscale "
     "downscale resize retouch paint mask blur undo redo shrink enlarge scale",
     CAPTION: "caption recaption describe shorten",
     MOVE: "rename move put name call rezip repack split merge unpack separate",
     ADD: "add collect take photograph supply give",
-    SETTINGS: "set use choose lower raise train change increase decrease enable disable pass switch start pick",
+    SETTINGS: "set use choose lower raise train change increase decrease enable disable pass switch start pick run "
+    "install",
     LOOK: "look check see review compare decide make read open view",
 }
 _HEADINGS = {verb: heading for heading, verbs in _VERBS.items() for verb in verbs.split()}

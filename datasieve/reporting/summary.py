@@ -25,7 +25,7 @@ from datasieve.rules import SEVERITIES, Rule
 if TYPE_CHECKING:
     from datasieve.report import Report
 
-MOST_LINES = 40
+MOST_LINES = 60
 _INDENT = 19
 _TELLING = 26
 """Cells below which a shortened name no longer tells images apart; fewer are named then."""
@@ -39,10 +39,16 @@ VERDICT_WORDS = {
     "not trainable": "too little of this set can be used",
 }
 _FULL, _REMEDY, _EXAMPLES, _HEADING, _HIDDEN = 4, 3, 2, 1, 0
-_STEPS = [(s, level) for level in (_REMEDY, _EXAMPLES) for s in SEVERITIES] + [
-    (s, level) for s in SEVERITIES for level in (_HEADING, _HIDDEN)
+_STEPS: list[tuple[str, int]] = [
+    *(("info", level) for level in (_REMEDY, _EXAMPLES, _HEADING)),
+    ("warning", _REMEDY),
+    ("error", _REMEDY),
+    ("info", _HIDDEN),
+    *((severity, level) for severity in ("warning", "error") for level in (_EXAMPLES, _HEADING)),
+    ("warning", _HIDDEN),
+    ("error", _HIDDEN),
 ]
-"""How the summary is shortened: all lose their sentences before any loses its examples; then the mildest go first."""
+"""How the summary is shortened: the mild lose first, and what to do about a fault outlives why."""
 
 _RANK: dict[str, int] = {severity: rank for rank, severity in enumerate(reversed(SEVERITIES))}
 
@@ -226,7 +232,7 @@ def _laid_out(
         if not shown:
             continue
         page.gap()
-        total = sum(len(entry.findings) for entry in grouped if entry.heading == heading)
+        total = sum(len(grouped[i].findings) for i in shown)
         page.add((heading, "bold underline"), (f" ({total:,})", "dim"))
         for i in sorted(shown):
             page.lines += entry_lines(i, detail[i])
