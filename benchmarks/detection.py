@@ -41,9 +41,9 @@ class Planted:
 
 
 FAULTS = (
-    Planted("colour", ("wb_cast",), ("colour.cast", "colour.cast-outlier"), "colour.illuminant-angle"),
-    Planted("colour", ("gamma",), ("colour.tone", "colour.outlier"), "colour.mean-distance"),
-    Planted("colour", ("exposure",), ("colour.underexposed", "colour.overexposed", "colour.outlier")),
+    Planted("colour", ("wb_cast",), ("colour.cast", "colour.cast-outlier"), "colour.light-deviation"),
+    Planted("colour", ("gamma",), ("colour.tone", "colour.outlier"), "colour.depth"),
+    Planted("colour", ("exposure",), ("colour.underexposed", "colour.overexposed", "colour.outlier"), "colour.mean-deviation"),
     Planted("colour", ("icc_wrong_tag", "icc_tagged"), ("files.profile",)),
     Planted("quality", ("blur", "motion_blur"), ("sharpness.blurred",), "sharpness.focus"),
     Planted("quality", ("upscaled",), ("sharpness.upscaled",), "sharpness.cutoff", -1),

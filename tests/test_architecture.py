@@ -53,3 +53,9 @@ def test_the_public_names_are_there() -> None:
         assert getattr(datasieve, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = datasieve.nonsense
+
+
+def test_the_page_of_every_rule_is_as_its_data_say() -> None:
+    from datasieve.reporting.rule_pages import main
+
+    assert main(["--check", str(ROOT / "docs" / "rules")]) == 0, "run `make docs`"

@@ -77,7 +77,6 @@ def sections(rule: Rule, column: Column | None = None) -> list[tuple[str, str]]:
         ("How it is measured", rule.how),
         ("Evidence", rule.evidence),
         ("Source", source),
-        ("Repair", rule.repair),
     ]
     return [(heading, text) for heading, text in found if text]
 
