@@ -53,7 +53,7 @@ FAULTS = (
     Planted("duplicate", ("reencode", "resize", "crop"), ("duplicates.near", "duplicates.exact", "duplicates.pixels")),
     Planted("duplicate", ("flip", "combo"), ("duplicates.mirrored",)),
 )
-QUIET = ("layout", "files.tiny", "files.uncalibrated", "files.profile", "buckets", "trainer")
+QUIET = ("layout", "files.small", "files.uncalibrated", "files.profile", "buckets", "trainer")
 """Rules on facts that are simply true of the clean images: counted apart."""
 
 
