@@ -157,8 +157,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         "",
         f"Images in which nothing was planted. Rules on plain facts ({', '.join(QUIET)}) are left out, and those of",
         "severity info. " + _crops_note(arguments.crops),
-        "The folders beside the subjects were at hand when some limits were chosen, so their figures are on the hopeful "
-        "side.",
+        "The folders beside the subjects were at hand when some limits were chosen, so their figures are on the "
+        "hopeful side.",
         "",
         *_alarms(folders),
     ]
