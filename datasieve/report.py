@@ -185,9 +185,10 @@ def open_report(path: str | Path) -> Report:
     folder = Path(path)
     marker = folder / "run.json"
     if not folder.is_dir() or not marker.is_file():
-        raise InputError(
-            f"{folder} is not a report", remedy="Make one with: datasieve audit FOLDER --out " + str(folder)
-        )
+        beside = folder.resolve().parent / f"{folder.resolve().name}-report"
+        if read_run(beside) is not None:
+            raise InputError(f"{folder} is not a report", remedy=f"Its report is {beside}.")
+        raise InputError(f"{folder} is not a report", remedy="Make one with: datasieve audit FOLDER --out REPORT")
     run = read_run(folder)
     if run is None:
         raise InputError(f"{marker} was not written by datasieve", remedy="Name the folder that an audit wrote.")

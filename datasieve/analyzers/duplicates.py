@@ -175,7 +175,7 @@ RULES = (
         title="Saved twice",
         message="This is {duplicates.near-of} saved again, resized or slightly cropped (likeness "
         "{duplicates.likeness:.3f}), so training shows that picture once more.",
-        remedy="Remove the worse of the two after looking at both.",
+        remedy="Remove it after a look at both; {duplicates.near-of} has more pixels, or the larger file.",
         why=_WHY,
         how=_HOW,
         source=_PHASH,

@@ -216,9 +216,10 @@ _TEXTS: dict[str, tuple[Severity, str, str, str]] = {
         "Images that are left out make the set smaller and more one-sided than you planned.",
     ),
     "folder-ignored": (
-        "warning",
+        "error",
         "Folder ignored",
-        "Move it into a folder named N_concept, where N is the number of repeats, or write a dataset TOML.",
+        "Rename its folder to N_concept (such as 10_my cat: ten repeats of the concept my cat) and train on the folder "
+        "above it, or write a dataset TOML.",
         "Images that are left out make the set smaller and more one-sided than you planned.",
     ),
     "broken": (

@@ -10,6 +10,8 @@ import click
 from datasieve.cli.choices import BASES, PATH, TARGETS, TRAINERS, names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from datasieve.repair.run import Fixed
 
 _COLOURS = {"white": (255, 255, 255), "black": (0, 0, 0), "grey": (128, 128, 128)}
@@ -31,7 +33,7 @@ def _colour(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple
 @click.argument("path", type=PATH, default=".")
 @click.option("--out", type=PATH, metavar="FOLDER", help="Where the copy goes.  [default: PATH-clean beside PATH]")
 @click.option("--normalize", is_flag=True, help="Also trim bars and bring odd light and exposure to the set's own.")
-@click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the plan; of the set only the report is written.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("--select", multiple=True, callback=names, metavar="RULES", help="Repair only these rules or prefixes.")
 @click.option("--ignore", multiple=True, callback=names, metavar="RULES", help="Leave these rules or prefixes alone.")
@@ -96,12 +98,14 @@ def command(
     except KeyboardInterrupt:
         click.echo("Interrupted. Run the same command again to go on where it stopped.", err=True)
         return 130
-    _print(fixed, form, dry_run=dry_run)
+    _print(fixed, form, select or (), dry_run=dry_run)
     return 0
 
 
-def _print(fixed: Fixed, form: str, *, dry_run: bool) -> None:
-    from datasieve.reporting.repairs import plan_json, plan_lines, told
+def _print(fixed: Fixed, form: str, select: Sequence[str], *, dry_run: bool) -> None:
+    from datasieve.policy import all_rules
+    from datasieve.repair.plan import ALL_RULES
+    from datasieve.reporting.repairs import left_lines, plan_json, plan_lines, told, unanswered
     from datasieve.reporting.summary import command as shell
     from datasieve.reporting.summary import here
     from datasieve.reporting.text import safe, write_out
@@ -111,7 +115,14 @@ def _print(fixed: Fixed, form: str, *, dry_run: bool) -> None:
         return
     lines = plan_lines(fixed.actions)
     if dry_run:
-        lines += ["", "Nothing was written. Run it without --dry-run to carry this out."]
+        lines += left_lines(fixed.actions, fixed.before.findings().to_pylist(), all_rules())
+    elif fixed.after is not None:
+        lines += left_lines([], fixed.after.findings().to_pylist(), all_rules())
+    for pattern in unanswered(select, ALL_RULES):
+        lines += ["", f"No repair answers {safe(pattern)}; see Left for you."]
+    if dry_run:
+        lines += ["", f"No copy was written, only the report {safe(str(here(fixed.before.path)))}."]
+        lines += ["Run it without --dry-run to carry this out."]
     else:
         after = fixed.after.verdict if fixed.after is not None else "nothing was left"
         lines += ["", f"Verdict   {fixed.before.verdict} before, {after} now"]

@@ -226,6 +226,10 @@ def _noted(notes: Sequence[Note], rules: Mapping[str, Rule], identities: pa.Tabl
     return judge_notes(notes, rules, {path: image for path, image in rows if path in wanted})
 
 
+COPIES = ("duplicates.exact-of", "duplicates.near-of", "duplicates.flip-of")
+"""Columns that tell that an image is no new evidence."""
+
+
 class _Concepts:
     """Counts per concept, gathered part by part."""
 
@@ -236,7 +240,9 @@ class _Concepts:
         self.samples: collections.Counter[str] = collections.Counter()
 
     def add(self, table: pa.Table) -> None:
-        copy = [n for n in ("duplicates.exact-of", "duplicates.near-of") if n in table.column_names]
+        copy = [
+            n for n in ("duplicates.exact-of", "duplicates.near-of", "duplicates.flip-of") if n in table.column_names
+        ]
         for row in table.select(["concept", "status", "repeats", *copy]).to_pylist():
             concept = row["concept"]
             self.images[concept] += 1

@@ -17,9 +17,10 @@ from datasieve.imaging.strip import without_personal
 from datasieve.pipeline.worker import content_hash
 from datasieve.repair import Picture, Pixels
 from datasieve.repair.plan import REPAIRS, Action
+from datasieve.sources.walk import FIX_JOURNAL
 from datasieve.storage import atomic_path, confined, readable, to_json, write_text
 
-JOURNAL = ".datasieve-fix.jsonl"
+JOURNAL = FIX_JOURNAL
 """What was written so far, one line a file; the mark by which a folder is known to be ours."""
 
 CAPTIONS = (".txt", ".caption")

@@ -18,9 +18,8 @@ from datasieve.repair.carry_out import Journal, carry_out, prepare
 from datasieve.repair.plan import Action, plan
 from datasieve.report import Report, schema_with_version, write_table
 from datasieve.sources import open_source
+from datasieve.sources.walk import PROVENANCE
 from datasieve.storage import to_json
-
-PROVENANCE = "provenance.parquet"
 
 MEASURES = (
     "width",

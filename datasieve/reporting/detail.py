@@ -10,13 +10,16 @@ from rich.text import Text
 
 from datasieve.errors import InputError
 from datasieve.reporting.summary import MARKS, STYLES, Page, worst_first
-from datasieve.reporting.text import count, did_you_mean, number, safe
+from datasieve.reporting.text import count, did_you_mean, number, safe, shortened
 from datasieve.rules import Rule, selected
 from datasieve.schema import IMAGE_FIELDS
 from datasieve.storage import to_json
 
 if TYPE_CHECKING:
     from datasieve.report import Report
+
+LONGEST_VALUE = 60
+"""Cells of a value that are shown; signatures are longer, and say nothing to a person."""
 
 MEASUREMENT_FIELDS = ("column", "value", "unit", "description")
 Row = Mapping[str, Any]
@@ -115,7 +118,7 @@ def image_lines(row: Row, measured: Sequence[Row], findings: Sequence[Row], cons
             group = analyzer
             page.gap()
             page.add((analyzer, "bold underline"))
-        value = number(measurement["value"], str(measurement["unit"]))
+        value = shortened(number(measurement["value"], str(measurement["unit"])), LONGEST_VALUE)
         style = "dim" if measurement["value"] is None or quantity == "unmeasured" else ""
         page.add(f"{safe(quantity):<{widest}}  ", (value, style), indent=2, hang=widest + 4)
     return page.lines

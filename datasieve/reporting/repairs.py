@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from datasieve.reporting.text import count, safe, shortened
+from datasieve.rules import selected
 from datasieve.storage import to_json
 
 if TYPE_CHECKING:
     from datasieve.repair.plan import Action
     from datasieve.repair.run import Fixed
     from datasieve.report import Report
+    from datasieve.rules import Rule
 
-EXAMPLES = 3
+EXAMPLES, MOST_ASIDE = 3, 20
 KINDS = {
     "copy": "copied byte for byte",
     "strip": "copied without personal data, pixels untouched",
@@ -45,11 +47,43 @@ def plan_lines(actions: Sequence[Action]) -> list[str]:
     if repaired:
         lines += ["", "Repairs"]
         lines += [f"  {len(paths):>6,}  {name}  {_named(paths)}" for name, paths in sorted(repaired.items())]
+    aside = [action for action in actions if action.reason]
+    if aside:
+        lines += ["", "Set aside"]
+        lines += [f"  {shortened(safe(a.record.path), 40)}: {safe(a.reason)}" for a in aside[:MOST_ASIDE]]
+        if len(aside) > MOST_ASIDE:
+            lines.append(f"  and {len(aside) - MOST_ASIDE:,} more; --format json lists them all")
     if skipped:
         lines += ["", "Not repaired"]
         for (name, why), paths in sorted(skipped.items()):
             lines.append(f"  {len(paths):>6,}  {name}: {safe(why)}  {_named(paths)}")
     return lines
+
+
+def left_lines(
+    actions: Sequence[Action], findings: Sequence[Mapping[str, Any]], rules: Mapping[str, Rule]
+) -> list[str]:
+    """Return the warnings and errors that no repair of the plan answers, with what a person can do about them."""
+    mended = {(a.record.image_id, rule) for a in actions for step in a.steps for rule in step.rules}
+    gone = {a.record.image_id for a in actions if a.reason}
+    left = collections.Counter(
+        str(f["rule"])
+        for f in findings
+        if f["severity"] != "info" and f["image_id"] not in gone and (f["image_id"], f["rule"]) not in mended
+    )
+    if not left:
+        return []
+    lines = ["", "Left for you"]
+    for rule_id, number in left.most_common():
+        title = rules[rule_id].title if rule_id in rules else rule_id
+        lines.append(f"  {number:>6,}  {title}  {rule_id}")
+    return [*lines, "  What to do about each: datasieve explain RULE"]
+
+
+def unanswered(patterns: Sequence[str], rules: Iterable[str]) -> list[str]:
+    """Return those of `patterns` that select no rule with a repair."""
+    known = list(rules)
+    return [pattern for pattern in patterns if not any(selected(rule, (pattern,)) for rule in known)]
 
 
 def _named(paths: Sequence[str]) -> str:

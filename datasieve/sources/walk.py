@@ -20,6 +20,9 @@ from datasieve.sources.names import (
 )
 from datasieve.storage import readable
 
+PROVENANCE, FIX_JOURNAL = "provenance.parquet", ".datasieve-fix.jsonl"
+"""What `fix` leaves in the copies it writes: passed over when they are audited."""
+
 _MASKS = ("-masklabel", "-condlabel")
 _TABLES = frozenset({".json", ".jsonl", ".csv", ".tsv", ".parquet", ".toml"})
 _Identity = tuple[int, int]
@@ -139,6 +142,8 @@ def _sort_entries(
             folder.captions.append(name)
         elif extension == ".tar":
             folder.shards.append(name)
+        elif name == PROVENANCE and os.path.isfile(os.path.join(step.location, FIX_JOURNAL)):
+            ledger.pass_over("datasieve's own")
         elif extension in _TABLES and reason_no_image(name) != "cache":
             folder.tables.append(name)
         elif (reason := reason_no_image(name)) is not None:

@@ -86,3 +86,15 @@ def test_missing_weights_are_told_with_how_to_get_them(monkeypatch: pytest.Monke
     assert open_embedder("none", "cpu") == "embedder is set to none"
     with pytest.raises(ConfigError, match="no embedder"):
         open_embedder("clip9000", "cpu")
+
+
+def test_two_threads_may_ask_at_once() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    embedder = open_embedder("lite0", "cpu")
+    assert not isinstance(embedder, str)
+    pictures, sizes = batch(PHOTOS)
+    wanted = embedder.images(pictures, sizes)
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(lambda _: embedder.images(pictures, sizes), range(40)):
+            assert np.allclose(found, wanted, atol=1e-5)
