@@ -1,0 +1,80 @@
+"""What went wrong with a caption as text: encoding, HTML, control characters, stray separators, repetition.
+
+Encoding damage is told by ftfy: text that becomes shorter or plainer when its bytes are read again as UTF-8 was read
+once too often as something else. Curly quotes, ligatures and wide letters are no damage, though ftfy would change
+them. Fails on single accented letters that are legal both ways.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+_ENTITY = re.compile(
+    r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|(?:amp|lt|gt|quot|apos|nbsp|eacute|uuml|ouml|auml|hellip|mdash));", re.I
+)
+_TAG = re.compile(r"</?(?:a|b|i|u|p|br|div|span|em|strong|img|font|li|ul|td|tr|h[1-6])(?:\s[^<>]*)?/?>", re.I)
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
+_INVISIBLE = re.compile("[\u200b\u200e\u200f\u2060\u00ad]")
+_STRAY = re.compile(r"[,.;]\s*,|,\s*[.;](?!\.)|^\s*,|,\s*$")
+_SUSPECT = re.compile("[\x80-\xff\u0152-\u017e\u0192\u02c6\u02dc\u2013-\u2122]")
+
+
+def kinds(text: str) -> list[str]:
+    """Return what is damaged in `text`: any of "encoding", "HTML", "control characters", "invisible characters"."""
+    found = []
+    if not text.isascii():
+        if "\ufffd" in text or _is_mojibake(text):
+            found.append("encoding")
+        if _INVISIBLE.search(text):
+            found.append("invisible characters")
+    if ("&" in text and _ENTITY.search(text)) or ("<" in text and _TAG.search(text)):
+        found.append("HTML")
+    if _CONTROL.search(text):
+        found.append("control characters")
+    return found
+
+
+def _is_mojibake(text: str) -> bool:
+    if not _SUSPECT.search(text):
+        return False
+    import ftfy
+
+    return ftfy.fix_encoding(text) != text
+
+
+def stray_separators(text: str) -> int:
+    """Return how many separators of `text` part nothing: a comma at an end, two together, a stop before one."""
+    count = 0
+    while "," in text:
+        text, found = _STRAY.subn(lambda m: "," if len(m[0].strip()) > 1 else "", text.strip())
+        if not found:
+            break
+        count += found
+    return count
+
+
+def repeated(pieces: Sequence[str]) -> list[str]:
+    """Return the pieces (tags, clauses) that stand more than once, without regard to case, "_" and order of words.
+
+    Near-duplicates such as "red_hair" and "hair, red" as one piece each count as the same.
+    """
+    counts = Counter(" ".join(sorted(piece.lower().replace("_", " ").split())) for piece in pieces if piece)
+    first: dict[str, str] = {}
+    for piece in pieces:
+        first.setdefault(" ".join(sorted(piece.lower().replace("_", " ").split())), piece)
+    return [first[key] for key, count in counts.items() if count > 1]
+
+
+def repetition(words: Sequence[str]) -> float | None:
+    """Return the share (0 to 1) of runs of two words that stood before; None below 12 words.
+
+    Ordinary captions stay below 0.2; a captioner that stutters ("white, black, white, black...") comes near 1.
+    """
+    if len(words) < 12:
+        return None
+    lower = [word.lower() for word in words]
+    pairs = list(pairwise(lower))
+    return 1 - len(set(pairs)) / len(pairs)

@@ -1,0 +1,110 @@
+"""How much each caption of a concept says, against what its others say.
+
+Size of a caption: the mean of log2(1 + details) and log2(1 + words), so that one step is a doubling both of what is
+said and of how long it takes. The usual size of a concept is the median over its captions that are read whole, with one
+pseudo-caption of `TYPICAL` size among them: it decides where a handful of captions cannot ("a dog" beside 30 words).
+A caption's distance is its own size less that, `OTHER_STYLE` more when it is tags among sentences or the reverse.
+From `ENOUGH` captions on, the distance counts in units of the concept's own spread, where that is wide.
+
+A missing or empty caption has size 0. Captions in scripts without blanks have no size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from datasieve.captions.dip import dip, p_value
+
+TYPICAL = (math.log2(1 + 7) + math.log2(1 + 14)) / 2
+"""Size of an ordinary caption: 7 details in 14 words, the median of the tuning half of planted sets."""
+OTHER_STYLE = 1.5
+"""What another style counts as, in doublings: tags and sentences are further apart than a doubling."""
+ENOUGH = 12
+"""Fewer captions cannot tell their ordinary spread from the break."""
+ORDINARY = 0.35
+"""Spread (1.4826 times the median deviation) up to which distances are taken as they are."""
+FEWEST_FOR_DIP = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Captioned:
+    """What granularity needs to know of one image's caption.
+
+    Attributes:
+        size: see the module; 0 for none or an empty one, None when it cannot be told.
+        tags: the caption is made of tags; None for a missing or empty caption.
+        whole: there is a caption and the trainer reads all of it.
+    """
+
+    size: float | None
+    tags: bool | None
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    """A concept's granularity.
+
+    Attributes:
+        distances: doublings from the usual, one per caption; None where it cannot be told.
+        usual: the usual size.
+        spread: root mean square of the distances; None below 2 captions.
+        dip_p: p-value of the dip test on the sizes, None below 20 captions.
+        broken: the spread where the captions fall into groups (dip p < 0.05), or are too few to test; else None.
+    """
+
+    distances: list[float | None]
+    usual: float
+    spread: float | None
+    dip_p: float | None
+    broken: float | None
+
+
+def size(details: int, words: int) -> float:
+    """Return the size of a caption in doublings."""
+    return (math.log2(1 + details) + math.log2(1 + words)) / 2
+
+
+def granularity(captions: Sequence[Captioned]) -> Granularity:
+    """Compare the captions of one concept."""
+    whole = [c.size for c in captions if c.whole and c.size is not None]
+    usual = float(np.median([*whole, TYPICAL]))
+    if not whole or len(captions) < 2:
+        return Granularity([None] * len(captions), usual, None, None, None)
+    styles = Counter(c.tags for c in captions if c.whole and c.tags is not None)
+    tagged = styles[True] > styles[False]
+    wide = 1.0
+    if len(whole) >= ENOUGH:
+        wide = max(1.0, 1.4826 * float(np.median(np.abs(np.array(whole) - usual))) / ORDINARY)
+    distances: list[float | None] = []
+    for c in captions:
+        if c.size is None:
+            distances.append(None)
+            continue
+        other = c.tags is not None and c.tags != tagged
+        distances.append((abs(c.size - usual) + OTHER_STYLE * other) / wide)
+    known = np.array([d for d in distances if d is not None])
+    spread = float(np.sqrt(np.mean(known**2)))
+    dip_p = None
+    if len(known) >= FEWEST_FOR_DIP:
+        dip_p = p_value(dip(_continuous([c.size for c in captions if c.size is not None])), len(known))
+    return Granularity(distances, usual, spread, dip_p, spread if dip_p is None or dip_p < 0.05 else None)
+
+
+def _continuous(sizes: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Return the sizes with ties spread halfway to their neighbours: counts are lumpy, and lumps look like humps."""
+    values, many = np.unique(np.round(sizes, 6), return_counts=True)
+    if len(values) == 1:
+        return np.asarray(sizes, np.float64)
+    between = (values[1:] + values[:-1]) / 2
+    # A lump far from the next is narrow, or spreading it would fill the very gap that the dip looks for.
+    low = np.maximum(np.concatenate([values[:1], between]), values - 0.1)
+    high = np.minimum(np.concatenate([between, values[-1:]]), values + 0.1)
+    parts = [a + (np.arange(m) + 0.5) / m * (b - a) for a, b, m in zip(low, high, many, strict=True)]
+    return np.concatenate(parts)
