@@ -32,7 +32,8 @@ def traits(text: str) -> dict[str, frozenset[str]]:
     phrase: list[str] = []
     phrases = 0
     with_part = False  # the phrase right behind the first, after "with": a part of the subject
-    for token in [*_TOKEN.findall(lower), "."]:
+    tokens = [*_TOKEN.findall(lower), "."]
+    for token in tokens:
         if token[0].isalnum() and token not in FUNCTION_WORDS and not is_participle(token):
             phrase.append(token)
             continue
@@ -46,12 +47,10 @@ def traits(text: str) -> dict[str, frozenset[str]]:
             with_part = False
         if phrases == 1 and token == "with":
             with_part = True
-    for match in _DENIED.finditer(lower):
-        if match[1] in MARKS:
-            found.setdefault(match[1], set()).add("absent")
-    for mark in MARKS:
-        if mark in lower and mark not in found and re.search(rf"(?<![^\W_]){mark}(?![^\W_])", lower):
-            found.setdefault(mark, set()).add("present")
+    if marks := MARKS.intersection(tokens):
+        denied = {match[1] for match in _DENIED.finditer(lower)}
+        for mark in marks:
+            found.setdefault(mark, set()).add("absent" if mark in denied else "present")
     return {trait: frozenset(values) for trait, values in found.items()}
 
 

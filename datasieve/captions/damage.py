@@ -8,7 +8,6 @@ them. Fails on single accented letters that are legal both ways.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -32,7 +31,7 @@ def kinds(text: str) -> list[str]:
             found.append("invisible characters")
     if ("&" in text and _ENTITY.search(text)) or ("<" in text and _TAG.search(text)):
         found.append("HTML")
-    if _CONTROL.search(text):
+    if not text.isprintable() and _CONTROL.search(text):
         found.append("control characters")
     return found
 
@@ -61,11 +60,15 @@ def repeated(pieces: Sequence[str]) -> list[str]:
 
     Near-duplicates such as "red_hair" and "hair, red" as one piece each count as the same.
     """
-    counts = Counter(" ".join(sorted(piece.lower().replace("_", " ").split())) for piece in pieces if piece)
     first: dict[str, str] = {}
+    again: dict[str, None] = {}
     for piece in pieces:
-        first.setdefault(" ".join(sorted(piece.lower().replace("_", " ").split())), piece)
-    return [first[key] for key, count in counts.items() if count > 1]
+        key = piece.lower().replace("_", " ")
+        if " " in key:
+            key = " ".join(sorted(key.split()))
+        if first.setdefault(key, piece) is not piece:
+            again[key] = None
+    return [first[key] for key in again if key]
 
 
 def repetition(words: Sequence[str]) -> float | None:

@@ -4,7 +4,7 @@ Size of a caption: the mean of log2(1 + details) and log2(1 + words), so that on
 said and of how long it takes. The usual size of a concept is the median over its captions that are read whole, with one
 pseudo-caption of `TYPICAL` size among them: it decides where a handful of captions cannot ("a dog" beside 30 words).
 A caption's distance is its own size less that, `OTHER_STYLE` more when it is tags among sentences or the reverse.
-From `ENOUGH` captions on, the distance counts in units of the concept's own spread, where that is wide.
+From 20 captions on, where the dip test finds a single group, a wide one's own spread is the unit of its distances.
 
 A missing or empty caption has size 0. Captions in scripts without blanks have no size.
 """
@@ -25,11 +25,11 @@ TYPICAL = (math.log2(1 + 7) + math.log2(1 + 14)) / 2
 """Size of an ordinary caption: 7 details in 14 words, the median of the tuning half of planted sets."""
 OTHER_STYLE = 1.5
 """What another style counts as, in doublings: tags and sentences are further apart than a doubling."""
-ENOUGH = 12
-"""Fewer captions cannot tell their ordinary spread from the break."""
 ORDINARY = 0.35
 """Spread (1.4826 times the median deviation) up to which distances are taken as they are."""
 FEWEST_FOR_DIP = 20
+GROUPS = 0.05
+"""p-value of the dip below which captions count as more than one group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,11 @@ def size(details: int, words: int) -> float:
     return (math.log2(1 + details) + math.log2(1 + words)) / 2
 
 
+def words_of(size: float) -> float:
+    """Return how many words an ordinary caption of that size has: two for each detail."""
+    return max(0.0, float(2 * (2**size - 1) / math.sqrt(2)))
+
+
 def granularity(captions: Sequence[Captioned]) -> Granularity:
     """Compare the captions of one concept."""
     whole = [c.size for c in captions if c.whole and c.size is not None]
@@ -79,8 +84,10 @@ def granularity(captions: Sequence[Captioned]) -> Granularity:
         return Granularity([None] * len(captions), usual, None, None, None)
     styles = Counter(c.tags for c in captions if c.whole and c.tags is not None)
     tagged = styles[True] > styles[False]
+    known_sizes = [c.size for c in captions if c.size is not None]
+    dip_p = p_value(dip(_continuous(known_sizes)), len(known_sizes)) if len(known_sizes) >= FEWEST_FOR_DIP else None
     wide = 1.0
-    if len(whole) >= ENOUGH:
+    if dip_p is not None and dip_p >= GROUPS:
         wide = max(1.0, 1.4826 * float(np.median(np.abs(np.array(whole) - usual))) / ORDINARY)
     distances: list[float | None] = []
     for c in captions:
@@ -91,10 +98,7 @@ def granularity(captions: Sequence[Captioned]) -> Granularity:
         distances.append((abs(c.size - usual) + OTHER_STYLE * other) / wide)
     known = np.array([d for d in distances if d is not None])
     spread = float(np.sqrt(np.mean(known**2)))
-    dip_p = None
-    if len(known) >= FEWEST_FOR_DIP:
-        dip_p = p_value(dip(_continuous([c.size for c in captions if c.size is not None])), len(known))
-    return Granularity(distances, usual, spread, dip_p, spread if dip_p is None or dip_p < 0.05 else None)
+    return Granularity(distances, usual, spread, dip_p, spread if dip_p is None or dip_p < GROUPS else None)
 
 
 def _continuous(sizes: Sequence[float]) -> npt.NDArray[np.float64]:

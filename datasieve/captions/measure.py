@@ -85,13 +85,14 @@ def measure(text: str, flavour: Flavour = "transformers", limit: int | None = CH
     slots = placeholders(text)
     bare = PLACEHOLDER.sub(" ", said) if slots else said
     unspaced = is_unspaced(said)
-    spoken = [] if unspaced else words(bare)
+    every = [] if unspaced else words(said)
+    spoken = words(bare) if slots and not unspaced else every
     named = None if unspaced else content(bare)
     tagged = kind in ("tags", "mixed")
     return Measured(
         style=kind,
         script=script(said),
-        words=None if unspaced else len(words(said)),
+        words=None if unspaced else len(every),
         tokens=total,
         tokens_lost=over,
         words_lost=unread,
@@ -103,7 +104,7 @@ def measure(text: str, flavour: Flavour = "transformers", limit: int | None = CH
         names=named.details if named else (),
         level=level(len(named.details)) if named else None,
         information=information(named.details) if named else None,
-        repeated=damage.repeated([piece for piece in found if piece]) if len(found) > 1 else [],
+        repeated=damage.repeated(found) if len(found) > 1 else [],
         repetition=damage.repetition(spoken),
         stray=damage.stray_separators(said) if "," in said and (tagged or kind == "empty" or ",," in said) else 0,
         damage=damage.kinds(text),

@@ -26,9 +26,12 @@ _EMPHASIS = re.compile(r"(?<!\\)[()\[\]]")
 _ESCAPE = re.compile(r"\\([()\[\]\\])")
 _TEMPLATE = re.compile(r"\[(?:name|filewords|trigger)\]")
 
+CONVENTIONAL = ("sks", "ohwx", "zwx", "shs")
+"""Rare tokens that tutorials use as trigger words."""
+
 PLACEHOLDER = re.compile(
     r"<(?!lora:|lyco:|hypernet:)[\w-]+(?:\s[\w-]+)?>|\[(?:name|filewords|trigger|V\d?)\](?:\w)?|"
-    r"(?<![\w-])(?:sks|ohwx|zwx|shs)(?![\w-])",
+    rf"(?<![\w-])(?:{'|'.join(CONVENTIONAL)})(?![\w-])",
     re.IGNORECASE,
 )
 """Words that stand for a concept by convention: `<my-cat>`, `[V]`, `sks`, and the slots of templates."""
@@ -37,6 +40,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’\-.][^\W_]+)*")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
 _BETWEEN_TAGS = re.compile(r"[,、，\n]")
 _SENTENCE_END = re.compile(r"[.!?。！？](?:\s|$)")
 
@@ -101,25 +105,28 @@ def style(text: str) -> Style:
 
 def placeholders(text: str) -> list[str]:
     """Return the placeholder words of `text`, in order and as often as they stand there."""
-    return PLACEHOLDER.findall(text)
+    if "<" in text or "[" in text or any(word in text.lower() for word in CONVENTIONAL):
+        return PLACEHOLDER.findall(text)
+    return []
 
 
 def is_unspaced(text: str) -> bool:
     """Tell whether `text` is mostly in a script without blanks between words (Chinese, Japanese, Thai...)."""
-    if text.isascii():
+    if text.isascii() or not (found := len(_UNSPACED.findall(text))):
         return False
-    letters = sum(letter.isalpha() for letter in text)
-    return letters > 0 and len(_UNSPACED.findall(text)) > 0.3 * letters
+    return found > 0.3 * sum(map(str.isalpha, text))
 
 
 def script(text: str) -> str:
     """Return the script of most letters: "latin", "cyrillic", "han", "kana", "hangul", "arabic"...; "" for none."""
     if text.isascii():
-        return "latin" if any(letter.isalpha() for letter in text) else ""
-    counts: dict[str, int] = {}
-    for letter in text[:2000]:
-        if letter.isalpha():
-            name = "latin" if letter.isascii() else unicodedata.name(letter, "other").split()[0].lower()
-            name = {"cjk": "han", "hiragana": "kana", "katakana": "kana"}.get(name, name)
-            counts[name] = counts.get(name, 0) + 1
-    return max(counts, key=lambda name: (counts[name], name)) if counts else ""
+        return "latin" if any(map(str.isalpha, text)) else ""
+    head = text[:2000]
+    others = [letter for letter in _NOT_ASCII.findall(head) if letter.isalpha()]
+    counts = {"latin": sum(map(str.isalpha, head)) - len(others)}
+    for letter in others:
+        name = unicodedata.name(letter, "other").split()[0].lower()
+        name = {"cjk": "han", "hiragana": "kana", "katakana": "kana"}.get(name, name)
+        counts[name] = counts.get(name, 0) + 1
+    most = max(counts, key=lambda name: (counts[name], name))
+    return most if counts[most] else ""

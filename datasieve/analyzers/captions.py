@@ -1,0 +1,282 @@
+"""What the captions say, what of them is read, and whether those of one concept fit together.
+
+"a dog" beside a description of thirty words breaks what token-level training rests on: that the words of a caption
+account for everything but the concept. Damaged text, words cut off at the token limit, missing placeholders and
+captions that contradict each other are cheaper to mend than pictures.
+
+Method and sources stand in `datasieve.captions`, part by part. Everything is measured when the set is compared, since
+captions change while the images' content does not, and since `--trainer` decides what is read. kohya's first line and
+OneTrainer's random line (the longest is measured) are followed. Fails where the module for each part says so; above all
+objects, attributes and details are told by English rules, and T5's tokens are not counted.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from datasieve.analyzers import Comparison
+from datasieve.analyzers._caption_rules import RULES
+from datasieve.captions.conflicts import contradictions, traits
+from datasieve.captions.granularity import Captioned, Granularity, granularity, size, words_of
+from datasieve.captions.measure import LONGEST, Measured, measure
+from datasieve.captions.reading import flavour, readings, token_limit
+from datasieve.captions.style import pieces, placeholders, plain
+from datasieve.captions.variety import batch_entropy, never_varying
+from datasieve.schema import Column, Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from datasieve.config import Settings
+
+_TOKENIZER = "Radford et al. 2021, arXiv:2103.00020; the vocabulary of open_clip"
+FEWEST_DETAILS_IDENTICAL = 4
+"""Captions that say less may well fit two pictures."""
+
+
+def _column(
+    name: str,
+    kind: Kind,
+    unit: str,
+    description: str,
+    low: float | None = None,
+    high: float | None = None,
+    source: str = "",
+) -> Column:
+    return Column(f"captions.{name}", kind, unit, description, low, high, source, stage="compare")
+
+
+_OWN = (
+    _column("style", "string", "", "how it is written: empty, sentence, tags or mixed"),
+    _column("script", "string", "", "script of most letters, such as latin, cyrillic or han"),
+    _column("words", "int", "words", "words, parted by blanks, commas and underscores", 0),
+    _column("tokens", "int", "tokens", "CLIP tokens, without the start and end token", 0, source=_TOKENIZER),
+    _column("tokens-lost", "int", "tokens", "tokens beyond those the trainer reads", 0, source=_TOKENIZER),
+    _column("words-lost", "string", "", "the text that is not read because of the limit"),
+    _column("chunks", "int", "chunks", "passes of 75 tokens that the whole caption takes", 1),
+    _column("objects", "int", "phrases", "phrases that name a thing", 0),
+    _column("attributes", "int", "words", "words that describe a thing", 0),
+    _column("modifiers", "int", "phrases", "prepositional phrases and -ing forms", 0),
+    _column("details", "int", "words", "different words that say something", 0),
+    _column("granularity", "string", "", "none (0 details), coarse (1 or 2), medium, fine (12 and more)"),
+    _column(
+        "specificity", "float", "bits/word", "mean rarity of the details in English text", 0, source="wordfreq 3.1"
+    ),
+    _column("repeated-tags", "int", "pieces", "pieces between commas that stand more than once", 0),
+    _column("repeated-names", "string", "", "those pieces"),
+    _column("repetition", "float", "share", "share of word pairs that stood before; from 12 words on", 0, 1),
+    _column("stray-separators", "int", "separators", "separators that part nothing", 0),
+    _column("damage", "string", "", "what is damaged in the text; null when nothing is"),
+)
+_BESIDE = (
+    _column("missing", "bool", "", "the image has no caption, and others of the set have one"),
+    _column("empty", "bool", "", "the caption holds no word"),
+    _column("damaged", "bool", "", "the text is damaged"),
+    _column("says-nothing", "bool", "", "the caption names nothing, and others of its concept do"),
+    _column("granularity-distance", "float", "doublings", "how far its size is from its concept's usual", 0),
+    _column("granularity-outlier", "float", "doublings", "the same, for captions with words in them", 0),
+    _column("usual-words", "int", "words", "words of a usual caption of its concept", 0),
+    _column("contradiction", "bool", "", "it says of the concept what its other captions deny"),
+    _column("contradicts", "string", "", "trait, what it says, what the others say"),
+    _column("identical", "int", "images", "other files of other content with the same caption", 0),
+    _column("placeholder", "string", "", "the placeholder of its concept"),
+    _column("placeholders", "int", "words", "how often the caption holds it", 0),
+    _column("placeholder-missing", "bool", "", "its concept's captions hold a placeholder, this one does not"),
+)
+
+
+class Captions:
+    """Measures captions and compares those of each concept."""
+
+    version = 1
+    views = ()
+    needs = ()
+    columns = (*_OWN, *_BESIDE)
+    rules = RULES
+
+    def compare(self, table: pa.Table, settings: Settings) -> Comparison:
+        """Return every caption's measurements, and for each concept its granularity and variety."""
+        captions: list[str | None] = table["caption"].to_pylist()
+        found = Comparison(columns={c.name: [None] * len(captions) for c in self.columns})
+        if not any(caption is not None for caption in captions):
+            if captions:
+                found.unmeasured["captions"] = "no image has a caption"
+            return found
+        if settings.base in ("sd3", "flux"):
+            found.unmeasured["captions.tokens"] = (
+                f"only CLIP's tokens are counted; the T5 encoder of {settings.base} reads more"
+            )
+        columns: dict[str, Any] = {name.removeprefix("captions."): v for name, v in found.columns.items()}
+        measured = self._measure(captions, columns, found, settings)
+        rows: dict[str, list[int]] = collections.defaultdict(list)
+        for i, (concept, status) in enumerate(
+            zip(table["concept"].to_pylist(), table["status"].to_pylist(), strict=True)
+        ):
+            if status != "ignored":
+                rows[concept].append(i)
+                columns["missing"][i] = captions[i] is None
+        content = table["content"].to_pylist()
+        for concept, members in rows.items():
+            own = [captions[i] for i in members]
+            self._compare_granularity(found, concept, members, own, measured, columns)
+            _compare_statements(members, own, measured, content, columns)
+            _compare_placeholders(members, own, columns)
+            self._compare_variety(found, concept, own, [measured[i] for i in members], settings.batch_size)
+        return found
+
+    def _measure(
+        self, captions: Sequence[str | None], columns: dict[str, Any], found: Comparison, settings: Settings
+    ) -> list[Measured | None]:
+        whose, limit = flavour(settings.trainer, settings.base), token_limit(settings.trainer)
+        measured: list[Measured | None] = [None] * len(captions)
+        huge = 0
+        for i, caption in enumerate(captions):
+            if caption is None:
+                continue
+            if len(caption) > LONGEST:
+                huge += 1
+                continue
+            texts = readings(caption, settings.trainer)
+            one = max((measure(text, whose, limit) for text in texts), key=lambda m: m.tokens)
+            measured[i] = one
+            values = {
+                "style": one.style,
+                "script": one.script or None,
+                "words": one.words,
+                "tokens": one.tokens,
+                "tokens-lost": one.tokens_lost,
+                "words-lost": one.words_lost or None,
+                "chunks": one.chunks,
+                "objects": one.objects,
+                "attributes": one.attributes,
+                "modifiers": one.modifiers,
+                "details": one.details,
+                "granularity": one.level,
+                "specificity": one.information,
+                "repeated-tags": len(one.repeated),
+                "repeated-names": ", ".join(one.repeated) or None,
+                "repetition": one.repetition,
+                "stray-separators": 0 if one.style == "empty" else one.stray,
+                "damage": ", ".join(one.damage) or None,
+                "empty": one.style == "empty",
+                "damaged": bool(one.damage),
+            }
+            for name, value in values.items():
+                columns[name][i] = value
+        if huge:
+            found.unmeasured["captions"] = f"{huge} caption(s) of more than {LONGEST:,} characters"
+        return measured
+
+    def _compare_granularity(
+        self,
+        found: Comparison,
+        concept: str,
+        members: Sequence[int],
+        own: Sequence[str | None],
+        measured: Sequence[Measured | None],
+        columns: dict[str, Any],
+    ) -> None:
+        result: Granularity = granularity(
+            [_captioned(caption, measured[i]) for i, caption in zip(members, own, strict=True)]
+        )
+        usual = round(words_of(result.usual))
+        for i, distance in zip(members, result.distances, strict=True):
+            one = measured[i]
+            columns["granularity-distance"][i] = distance
+            columns["usual-words"][i] = usual
+            if one is not None and one.style != "empty":
+                columns["granularity-outlier"][i] = distance
+        for name, value in (
+            ("granularity-spread", result.spread),
+            ("granularity-dip-p", result.dip_p),
+            ("granularity-break", result.broken),
+        ):
+            if value is not None:
+                found.concepts.setdefault(f"captions.{name}", {})[concept] = value
+
+    def _compare_variety(
+        self,
+        found: Comparison,
+        concept: str,
+        own: Sequence[str | None],
+        measured: Sequence[Measured | None],
+        batch_size: int,
+    ) -> None:
+        """Batch entropy of what captions say, raw and per log2(batch); tags in every caption."""
+        said = [(m.names or caption) if m else caption for m, caption in zip(measured, own, strict=True)]
+        batch = min(batch_size, len(said))
+        if batch > 1:
+            bits = batch_entropy(said, batch)
+            found.concepts.setdefault("captions.batch-entropy-bits", {})[concept] = bits
+            found.concepts.setdefault("captions.batch-entropy", {})[concept] = bits / math.log2(batch)
+        tagged = [caption for caption, m in zip(own, measured, strict=True) if caption and m and m.style == "tags"]
+        if tagged and len(tagged) >= 0.8 * len([caption for caption in own if caption]):
+            constant = never_varying([_tags(caption) for caption in tagged])
+            if constant:
+                found.concepts.setdefault("captions.never-varying", {})[concept] = len(constant)
+                found.concepts.setdefault("captions.never-varying-names", {})[concept] = ", ".join(constant)
+
+
+def _captioned(caption: str | None, one: Measured | None) -> Captioned:
+    if caption is None or (one is not None and one.style == "empty"):
+        return Captioned(0.0, None, False)
+    if one is None or one.details is None or one.words is None:
+        return Captioned(None, None, False)
+    return Captioned(size(one.details, one.words), one.style == "tags", one.tokens_lost == 0)
+
+
+def _tags(caption: str) -> frozenset[str]:
+    """Return the tags of a caption in one spelling, without placeholders."""
+    said = (piece for piece in pieces(plain(caption)) if piece and not placeholders(piece))
+    return frozenset(" ".join(piece.lower().replace("_", " ").split()) for piece in said)
+
+
+def _compare_statements(
+    members: Sequence[int],
+    own: Sequence[str | None],
+    measured: Sequence[Measured | None],
+    content: Sequence[str | None],
+    columns: dict[str, Any],
+) -> None:
+    """Contradictions, identical descriptions, and captions that say nothing, within one concept."""
+    stated = [traits(caption) if caption and measured[i] else {} for i, caption in zip(members, own, strict=True)]
+    for i, text, caption in zip(members, contradictions(stated), own, strict=True):
+        if caption:
+            columns["contradiction"][i] = bool(text)
+            columns["contradicts"][i] = text or None
+    files: dict[str, set[str | None]] = collections.defaultdict(set)
+    for i, caption in zip(members, own, strict=True):
+        if caption:
+            files[" ".join(caption.lower().split())].add(content[i])
+    told_apart = sum(len(contents) == 1 for contents in files.values()) > len(members) / 2
+    anything = any((m := measured[i]) is not None and m.details for i in members)
+    for i, caption in zip(members, own, strict=True):
+        one = measured[i]
+        if one is None or one.style == "empty" or one.details is None:
+            continue
+        columns["says-nothing"][i] = anything and one.details == 0
+        if caption and told_apart and one.details >= FEWEST_DETAILS_IDENTICAL:
+            columns["identical"][i] = len(files[" ".join(caption.lower().split())]) - 1
+
+
+def _compare_placeholders(members: Sequence[int], own: Sequence[str | None], columns: dict[str, Any]) -> None:
+    """Find the concept's placeholder, and the captions that lack or double it."""
+    held = [placeholders(caption) if caption else [] for caption in own]
+    captioned = sum(bool(caption) for caption in own)
+    counts = collections.Counter(word for words in held for word in set(words) if word != "[filewords]")
+    if not counts:
+        return
+    word, number = max(counts.items(), key=lambda item: (item[1], item[0]))
+    if 2 * number <= captioned:
+        return
+    for i, caption, words in zip(members, own, held, strict=True):
+        columns["placeholder"][i] = word
+        if caption:
+            columns["placeholders"][i] = words.count(word)
+            columns["placeholder-missing"][i] = word not in words
+
+
+ANALYZER = Captions()
