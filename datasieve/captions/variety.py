@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from itertools import combinations
 
 
 def batch_entropy(captions: Sequence[Hashable], batch_size: int) -> float:
@@ -48,3 +49,32 @@ def never_varying(tags: Sequence[frozenset[str]], fewest: int = 8) -> list[str]:
     if len(tags) < fewest:
         return []
     return sorted(tag for tag, count in document_frequency(tags).items() if count == len(tags))
+
+
+def together(tags: Sequence[frozenset[str]], most: int = 12) -> list[tuple[str, str, int, float, float]]:
+    """Return which of the most frequent tags stand together more often than chance would have it.
+
+    Only tags that vary are paired: what stands in every caption stands beside everything.
+
+    Args:
+        tags: the tags of each caption.
+        most: so many pairs, the strongest first.
+
+    Returns:
+        (a, b, captions with both, share of a's captions that hold b, lift): lift is how many times as often as if
+        they were independent. Pairs in fewer than 3 captions are left out.
+    """
+    n = len(tags)
+    frequency = document_frequency(tags)
+    often = [tag for tag, count in frequency.most_common(60) if 3 <= count < n]
+    pairs: Counter[tuple[str, str]] = Counter()
+    chosen = set(often)
+    for own in tags:
+        pairs.update(combinations(sorted(own & chosen), 2))
+    found = []
+    for (a, b), count in pairs.items():
+        first, second = (a, b) if frequency[a] <= frequency[b] else (b, a)
+        lift = count * n / (frequency[a] * frequency[b])
+        if count >= 3 and lift > 1:
+            found.append((first, second, count, count / frequency[first], lift))
+    return sorted(found, key=lambda pair: (-pair[4], -pair[2], pair[0], pair[1]))[:most]
