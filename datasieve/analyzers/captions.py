@@ -78,6 +78,8 @@ _BESIDE = (
     _column("says-nothing", "bool", "", "the caption names nothing, and others of its concept do"),
     _column("granularity-distance", "float", "doublings", "how far its size is from its concept's usual", 0),
     _column("granularity-outlier", "float", "doublings", "the same, for captions with words in them", 0),
+    _column("size", "float", "doublings", "mean of log2(1 + details) and log2(1 + words)", 0),
+    _column("usual-size", "float", "doublings", "size of a usual caption of its concept", 0),
     _column("usual-words", "int", "words", "words of a usual caption of its concept", 0),
     _column("contradiction", "bool", "", "it says of the concept what its other captions deny"),
     _column("contradicts", "string", "", "trait, what it says, what the others say"),
@@ -187,8 +189,11 @@ class Captions:
             one = measured[i]
             columns["granularity-distance"][i] = distance
             columns["usual-words"][i] = usual
+            columns["usual-size"][i] = result.usual
             if one is not None and one.style != "empty":
                 columns["granularity-outlier"][i] = distance
+                if one.details is not None and one.words is not None:
+                    columns["size"][i] = size(one.details, one.words)
         for name, value in (
             ("granularity-spread", result.spread),
             ("granularity-dip-p", result.dip_p),

@@ -66,7 +66,7 @@ def together(tags: Sequence[frozenset[str]], most: int = 12) -> list[tuple[str, 
     """
     n = len(tags)
     frequency = document_frequency(tags)
-    often = [tag for tag, count in frequency.most_common(60) if 3 <= count < n]
+    often = sorted((tag for tag, count in frequency.items() if 3 <= count < n), key=lambda t: (-frequency[t], t))[:60]
     pairs: Counter[tuple[str, str]] = Counter()
     chosen = set(often)
     for own in tags:

@@ -13,6 +13,7 @@ from datasieve.captions.phrases import content
 from datasieve.captions.style import PLACEHOLDER, pieces, plain
 from datasieve.captions.variety import document_frequency, together
 from datasieve.pipeline.captions import CaptionAudit
+from datasieve.repair.caption_files import CaptionRepair
 from datasieve.reporting.summary import MARKS, STYLES, Page
 from datasieve.reporting.text import count, safe, shortened
 
@@ -123,7 +124,7 @@ def _tags(page: Page, rows: Sequence[Mapping[str, Any]]) -> None:
     if not frequency:
         return
     shown = []
-    for tag, number in frequency.most_common(12):
+    for tag, number in sorted(frequency.items(), key=lambda item: (-item[1], item[0]))[:12]:
         given = f", {beside[tag] / len(held):.0%} of those with the placeholder" if held else ""
         shown.append(f"{safe(tag)} {number / len(tags):.0%}{given}")
     page.add("named most  " + "; ".join(shown), indent=2, hang=14)
@@ -133,3 +134,19 @@ def _tags(page: Page, rows: Sequence[Mapping[str, Any]]) -> None:
             indent=2,
             most=1,
         )
+
+
+def repair_lines(repair: CaptionRepair, console: Console) -> list[Text]:
+    """Return the difference that repairing makes, caption by caption."""
+    page = Page(console)
+    for change in repair.changes:
+        page.add((safe(change.path), "bold"), "  ", ", ".join(change.done))
+        page.add((f"- {safe(change.before)}", "red"), indent=2, hang=4)
+        page.add((f"+ {safe(change.after)}", "green"), indent=2, hang=4)
+        if change.dropped:
+            page.add(f"dropped: {safe(change.dropped)}", indent=4, hang=6)
+    for path, why in repair.skipped.items():
+        page.add(f"left as it is: {safe(path)}: {safe(why)}", hang=2)
+    page.gap()
+    page.add(f"{count(len(repair.changes), 'caption')} to change in {count(len(repair.files), 'file')}")
+    return page.lines

@@ -31,8 +31,8 @@ def test_findings_table_histogram_and_tags_are_shown(folder: Path, capsys: pytes
     assert "captions.missing" in out
     assert "coarse       1" in out
     assert "medium       5" in out
-    assert "named most  corgi 83%" in out
-    assert "together    white + chest" in out or "together    chest + white" in out
+    assert "named most  chest 83%; corgi 83%" in out
+    assert "together    chest + corgi: 5, 100% of chest, 1.2 times chance" in out
 
 
 def test_csv_and_json_give_every_measurement(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
