@@ -59,6 +59,19 @@ RULES: tuple[Rule, ...] = (
         limit=True,
     ),
     _rule(
+        "none",
+        "info",
+        "No captions",
+        "There is no caption, and none beside any other image of the set.",
+        "Caption the images, or see to it that the trainer's template or folder name says what they show.",
+        "Everything that no word accounts for is learned as part of the concept; with a fixed prompt that is the "
+        "background, the light and the pose as well.",
+        "No caption was found for any image, by any of the ways a trainer looks for one. File names are not captions.",
+        _EXACT,
+        side="is",
+        limit=True,
+    ),
+    _rule(
         "empty",
         "warning",
         "Caption empty",
@@ -113,8 +126,8 @@ RULES: tuple[Rule, ...] = (
         "describe a scene.",
         "Rewrite the captions of this concept at one level of detail, all short or all describing.",
         "Token-level methods learn what the words leave over; captions of two levels leave over two different things.",
-        "Root mean square of the captions' distances from their median. From 20 captions on it counts only when "
-        "Hartigan's dip test finds more than one group (p < 0.05); fewer cannot be tested, so the effect size decides.",
+        "Root mean square of the distances from the median, of captions with words. From 20 captions on it counts only "
+        "when Hartigan's dip test finds more than one group (p < 0.05); fewer cannot be tested: the effect size decides.",
         f"{_SETS}: 20 of 20 broken sets, 0 of 56 whole ones, one all of 2 words and one all of 30; AUROC 1.00. None "
         "of the broken sets has 20 captions, so the dip test is tried on made sizes only.",
         limit=0.6,
@@ -214,10 +227,11 @@ RULES: tuple[Rule, ...] = (
         "placeholder-missing",
         "warning",
         "Placeholder missing",
-        'It lacks "{captions.placeholder}", which most captions of its concept hold: the concept is not trained by it.',
+        'It lacks "{captions.placeholder}", which other captions of its concept hold: it trains nothing.',
         "Edit the caption so that it holds the placeholder.",
         "The new token learns only from captions that hold it; the others train the base model's words instead.",
-        "Placeholders by convention (<my-cat>, [V], sks, ohwx) that stand in more than half of the concept's captions.",
+        "Placeholders by convention (<my-cat>, [V], sks, ohwx) in any caption of the concept; fires where none is. "
+        "A trigger word of another kind is not recognised.",
         _EXACT,
         side="is",
         limit=True,

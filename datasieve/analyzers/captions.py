@@ -72,6 +72,8 @@ _OWN = (
     _column("damage", "string", "", "what is damaged in the text; null when nothing is"),
 )
 _BESIDE = (
+    _column("unmeasured", "string", "", "why details and words could not be told; null if they were"),
+    _column("none", "bool", "", "no image of the set has a caption, this one included"),
     _column("missing", "bool", "", "the image has no caption, and others of the set have one"),
     _column("empty", "bool", "", "the caption holds no word"),
     _column("damaged", "bool", "", "the text is damaged"),
@@ -103,15 +105,18 @@ class Captions:
         """Return every caption's measurements, and for each concept its granularity and variety."""
         captions: list[str | None] = table["caption"].to_pylist()
         found = Comparison(columns={c.name: [None] * len(captions) for c in self.columns})
+        columns: dict[str, Any] = {name.removeprefix("captions."): v for name, v in found.columns.items()}
         if not any(caption is not None for caption in captions):
             if captions:
                 found.unmeasured["captions"] = "no image has a caption"
+                columns["none"] = [status != "ignored" for status in table["status"].to_pylist()]
+                columns["unmeasured"] = ["no caption"] * len(captions)
+                found.columns = {f"captions.{name}": values for name, values in columns.items()}
             return found
         if settings.base in ("sd3", "flux"):
             found.unmeasured["captions.tokens"] = (
                 f"only CLIP's tokens are counted; the T5 encoder of {settings.base} reads more"
             )
-        columns: dict[str, Any] = {name.removeprefix("captions."): v for name, v in found.columns.items()}
         measured = self._measure(captions, columns, found, settings)
         rows: dict[str, list[int]] = collections.defaultdict(list)
         for i, (concept, status) in enumerate(
@@ -134,12 +139,9 @@ class Captions:
     ) -> list[Measured | None]:
         whose, limit = flavour(settings.trainer, settings.base), token_limit(settings.trainer)
         measured: list[Measured | None] = [None] * len(captions)
-        huge = 0
         for i, caption in enumerate(captions):
             if caption is None:
-                continue
-            if len(caption) > LONGEST:
-                huge += 1
+                columns["unmeasured"][i] = "no caption"
                 continue
             texts = readings(caption, settings.trainer)
             one = max((measure(text, whose, limit) for text in texts), key=lambda m: m.tokens)
@@ -165,11 +167,15 @@ class Captions:
                 "damage": ", ".join(one.damage) or None,
                 "empty": one.style == "empty",
                 "damaged": bool(one.damage),
+                "unmeasured": _why(one, caption),
             }
             for name, value in values.items():
                 columns[name][i] = value
-        if huge:
-            found.unmeasured["captions"] = f"{huge} caption(s) of more than {LONGEST:,} characters"
+        for why, number in collections.Counter(columns["unmeasured"]).items():
+            if why is not None and why != "no caption":
+                before = found.unmeasured.get("captions")
+                found.unmeasured["captions"] = f"{before}; " if before else ""
+                found.unmeasured["captions"] += f"words of {number} caption(s): {why}"
         return measured
 
     def _compare_granularity(
@@ -225,6 +231,13 @@ class Captions:
                 found.concepts.setdefault("captions.never-varying-names", {})[concept] = ", ".join(constant)
 
 
+def _why(one: Measured, caption: str) -> str | None:
+    """Return why words and details of a caption are not known, None when they are."""
+    if len(caption) > LONGEST:
+        return f"more than {LONGEST:,} characters, of which only the tokens were counted"
+    return "a script without blanks between words" if one.words is None else None
+
+
 def _captioned(caption: str | None, one: Measured | None) -> Captioned:
     if caption is None or (one is not None and one.style == "empty"):
         return Captioned(0.0, None, False)
@@ -270,18 +283,15 @@ def _compare_statements(
 def _compare_placeholders(members: Sequence[int], own: Sequence[str | None], columns: dict[str, Any]) -> None:
     """Find the concept's placeholder, and the captions that lack or double it."""
     held = [placeholders(caption) if caption else [] for caption in own]
-    captioned = sum(bool(caption) for caption in own)
     counts = collections.Counter(word for words in held for word in set(words) if word != "[filewords]")
     if not counts:
         return
-    word, number = max(counts.items(), key=lambda item: (item[1], item[0]))
-    if 2 * number <= captioned:
-        return
+    word = max(counts, key=lambda word: (counts[word], word))
     for i, caption, words in zip(members, own, held, strict=True):
         columns["placeholder"][i] = word
         if caption:
-            columns["placeholders"][i] = words.count(word)
-            columns["placeholder-missing"][i] = word not in words
+            columns["placeholders"][i] = max(collections.Counter(words).values(), default=0)
+            columns["placeholder-missing"][i] = not counts.keys() & set(words)
 
 
 ANALYZER = Captions()

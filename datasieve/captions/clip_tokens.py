@@ -30,6 +30,8 @@ CHUNK = 75
 """Tokens of a caption that one pass of CLIP's text encoder reads, besides its start and end tokens (77 in all)."""
 
 _CACHED_PIECES = 200_000
+_LONG = 100
+"""Letters beyond which a piece is no word that comes again."""
 _MERGES = 49152 - 256 - 2
 
 _PIECES = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
@@ -114,14 +116,20 @@ def split_piece(piece: str) -> list[str]:
 _counts: dict[str, int] = dict.fromkeys(_SPECIAL, 1)
 
 
+@functools.lru_cache(maxsize=2)
+def _count_long(piece: str) -> int:
+    return len(split_piece(piece))
+
+
 def _count_piece(piece: str) -> int:
+    if len(piece) > _LONG:
+        return _count_long(piece)
     count = len(split_piece(piece))
     if len(_counts) >= _CACHED_PIECES:
         # Memory stays flat over a million captions; the frequent pieces are soon back.
         _counts.clear()
         _counts.update(dict.fromkeys(_SPECIAL, 1))
-    if len(piece) <= 100:
-        _counts[piece] = count
+    _counts[piece] = count
     return count
 
 

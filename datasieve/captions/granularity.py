@@ -55,8 +55,8 @@ class Granularity:
         distances: doublings from the usual, one per caption; None where it cannot be told.
         usual: the usual size.
         spread: root mean square of the distances; None below 2 captions.
-        dip_p: p-value of the dip test on the sizes, None below 20 captions.
-        broken: the spread where the captions fall into groups (dip p < 0.05), or are too few to test; else None.
+        dip_p: p-value of the dip test on the sizes of captions with words, None below 20 of them.
+        broken: the spread of captions with words, where they fall into groups (dip p < 0.05) or are too few to test.
     """
 
     distances: list[float | None]
@@ -84,8 +84,8 @@ def granularity(captions: Sequence[Captioned]) -> Granularity:
         return Granularity([None] * len(captions), usual, None, None, None)
     styles = Counter(c.tags for c in captions if c.whole and c.tags is not None)
     tagged = styles[True] > styles[False]
-    known_sizes = [c.size for c in captions if c.size is not None]
-    dip_p = p_value(dip(_continuous(known_sizes)), len(known_sizes)) if len(known_sizes) >= FEWEST_FOR_DIP else None
+    worded = [c.size for c in captions if c.tags is not None and c.size is not None]
+    dip_p = p_value(dip(_continuous(worded)), len(worded)) if len(worded) >= FEWEST_FOR_DIP else None
     wide = 1.0
     if dip_p is not None and dip_p >= GROUPS:
         wide = max(1.0, 1.4826 * float(np.median(np.abs(np.array(whole) - usual))) / ORDINARY)
@@ -96,9 +96,14 @@ def granularity(captions: Sequence[Captioned]) -> Granularity:
             continue
         other = c.tags is not None and c.tags != tagged
         distances.append((abs(c.size - usual) + OTHER_STYLE * other) / wide)
+    said = [d for d, c in zip(distances, captions, strict=True) if c.tags is not None]
+    broken = _rms(said) if dip_p is None or dip_p < GROUPS else None
+    return Granularity(distances, usual, _rms(distances), dip_p, broken)
+
+
+def _rms(distances: Sequence[float | None]) -> float | None:
     known = np.array([d for d in distances if d is not None])
-    spread = float(np.sqrt(np.mean(known**2)))
-    return Granularity(distances, usual, spread, dip_p, spread if dip_p is None or dip_p < GROUPS else None)
+    return float(np.sqrt(np.mean(known**2))) if len(known) else None
 
 
 def _continuous(sizes: Sequence[float]) -> npt.NDArray[np.float64]:

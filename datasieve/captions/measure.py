@@ -11,7 +11,9 @@ from datasieve.captions.phrases import content
 from datasieve.captions.style import PLACEHOLDER, Style, is_unspaced, pieces, placeholders, plain, script, style, words
 
 LONGEST = 100_000
-"""Characters beyond which a caption is not measured; no trainer reads a hundredth of it."""
+"""Characters beyond which only tokens are counted; no trainer reads a hundredth of it."""
+MOST_LOST = 10_000
+"""Characters of unread text that are kept."""
 
 COARSE, FINE = 2, 12
 """Details: up to the first a caption is coarse ("a red dog"), from the second on it is fine."""
@@ -77,9 +79,12 @@ def measure(text: str, flavour: Flavour = "transformers", limit: int | None = CH
         flavour: whose tokenizer counts.
         limit: tokens that are read; None when all are.
     """
-    said = plain(text)
     total = count_tokens(text, flavour)
     over, unread = lost(text, flavour, limit) if limit is not None and total > limit else (0, "")
+    unread = unread if len(unread) <= MOST_LOST else unread[:MOST_LOST] + "…"
+    if len(text) > LONGEST:
+        return _tokens_only(total, over, unread)
+    said = plain(text)
     found = pieces(said)
     kind = style(said)
     slots = placeholders(text)
@@ -109,4 +114,28 @@ def measure(text: str, flavour: Flavour = "transformers", limit: int | None = CH
         stray=damage.stray_separators(said) if "," in said and (tagged or kind == "empty" or ",," in said) else 0,
         damage=damage.kinds(text),
         placeholders=slots,
+    )
+
+
+def _tokens_only(total: int, over: int, unread: str) -> Measured:
+    return Measured(
+        style="sentence",
+        script="",
+        words=None,
+        tokens=total,
+        tokens_lost=over,
+        words_lost=unread,
+        chunks=-(-total // CHUNK),
+        objects=None,
+        attributes=None,
+        modifiers=None,
+        details=None,
+        names=(),
+        level=None,
+        information=None,
+        repeated=[],
+        repetition=None,
+        stray=0,
+        damage=[],
+        placeholders=[],
     )

@@ -8,6 +8,7 @@ never touched; sentences are never made into tags.
 
 from __future__ import annotations
 
+import bisect
 import html
 import re
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from datasieve.captions.clip_tokens import CHUNK, Flavour, count_tokens
 from datasieve.captions.granularity import size
 from datasieve.captions.lexicon import PREPOSITIONS, is_participle, word_set
+from datasieve.captions.measure import LONGEST
 from datasieve.captions.phrases import content
 from datasieve.captions.style import PLACEHOLDER, plain, style, words
 from datasieve.errors import ConfigError
@@ -245,15 +247,13 @@ def levelled(text: str, usual: float) -> tuple[str, str]:
 
     The last phrase goes first; the first phrase always stays, and so does everything once the size is no larger.
     """
-    starts = phrase_starts(text)
+    starts = [start for start in phrase_starts(text) if text[:start].rstrip(" ,")]
     if not starts or _size(text) <= usual:
         return text, ""
-    for start in reversed(starts):
-        kept = text[:start].rstrip(" ,")
-        if kept and _size(kept) <= usual:
-            return kept, text[start:].strip(" ,")
-    first = next((s for s in starts if text[:s].rstrip(" ,")), len(text))
-    return text[:first].rstrip(" ,"), text[first:].strip(" ,")
+    # Sizes grow with the text, so the longest beginning that fits is found by halving.
+    fitting = bisect.bisect_right(starts, usual, key=lambda start: _size(text[:start]))
+    start = starts[max(0, fitting - 1)]
+    return text[:start].rstrip(" ,"), text[start:].strip(" ,")
 
 
 def _size(text: str) -> float:
@@ -268,9 +268,12 @@ def fitted(text: str, flavour: Flavour, limit: int) -> tuple[str, str]:
     """
     if count_tokens(text, flavour) <= limit:
         return text, ""
-    blanks = [match.start() for match in re.finditer(r"\s", text)]
-    for cut in (*reversed(phrase_starts(text)), *reversed(blanks)):
-        kept = text[:cut].rstrip(" ,")
-        if kept and count_tokens(kept, flavour) <= limit:
-            return kept, text[cut:].strip(" ,")
+    head = text[:LONGEST]
+    blanks = [match.start() for match in re.finditer(r"\s", head)]
+    for cuts in (phrase_starts(head), blanks):
+        # Tokens grow with the text, so the longest beginning that fits is found by halving.
+        fitting = bisect.bisect_right(cuts, limit, key=lambda cut: count_tokens(head[:cut].rstrip(" ,"), flavour))
+        kept = head[: cuts[fitting - 1]].rstrip(" ,") if fitting else ""
+        if kept:
+            return kept, text[cuts[fitting - 1] :].strip(" ,")
     return text, ""

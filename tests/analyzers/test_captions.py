@@ -96,6 +96,7 @@ def test_missing_captions_count_only_beside_others() -> None:
     assert fired([*DESCRIBED[:5], None])["missing"] == {"5.jpg"}
     nothing = compare([None] * 4)
     assert nothing.unmeasured == {"captions": "no image has a caption"}
+    assert fired([None] * 4) == {"none": {"0.jpg", "1.jpg", "2.jpg", "3.jpg"}}
     assert set(nothing.columns["captions.missing"]) == {None}
 
 
@@ -150,6 +151,11 @@ def test_the_case_of_the_stray_separators() -> None:
     assert found["repeated-tags"] == {"0.jpg"}
 
 
+def test_the_case_of_the_token_that_one_caption_holds() -> None:
+    captions = ["a photo of <thing> on a table", *(f"a photo of a thing {scene}" for scene in SCENES[:4])]
+    assert fired(captions)["placeholder-missing"] == {"1.jpg", "2.jpg", "3.jpg", "4.jpg"}
+
+
 def test_a_placeholder_that_most_hold_is_missed_and_doubling_is_told() -> None:
     captions = [f"a photo of <my-cat> {scene}" for scene in SCENES[:4]]
     found = fired([*captions, "a photo of a cat at dusk", "<my-cat> beside <my-cat> near a river"])
@@ -187,7 +193,15 @@ def test_concepts_are_compared_apart() -> None:
 
 
 def test_what_cannot_be_measured_says_so() -> None:
-    assert "more than 100,000 characters" in compare(["word " * 30_000, "a dog"]).unmeasured["captions"]
+    found = compare(["word " * 30_000, "a dog", None, "東京の夜"])
+    assert found.columns["captions.unmeasured"] == [
+        "more than 100,000 characters, of which only the tokens were counted",
+        None,
+        "no caption",
+        "a script without blanks between words",
+    ]
+    assert found.columns["captions.tokens-lost"][0] == 30_000 - 75
+    assert "more than 100,000 characters" in found.unmeasured["captions"]
     assert "T5" in compare(DESCRIBED, base="flux").unmeasured["captions.tokens"]
 
 
