@@ -127,7 +127,7 @@ RULES: tuple[Rule, ...] = (
         "Rewrite the captions of this concept at one level of detail, all short or all describing.",
         "Token-level methods learn what the words leave over; captions of two levels leave over two different things.",
         "Root mean square of the distances from the median, of captions with words. From 20 captions on it counts only "
-        "when Hartigan's dip test finds more than one group (p < 0.05); fewer cannot be tested: the effect size decides.",
+        "when Hartigan's dip test finds more than one group (p < 0.05); fewer cannot be tested: the spread decides.",
         f"{_SETS}: 20 of 20 broken sets, 0 of 56 whole ones, one all of 2 words and one all of 30; AUROC 1.00. None "
         "of the broken sets has 20 captions, so the dip test is tried on made sizes only.",
         limit=0.6,

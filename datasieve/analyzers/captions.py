@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from datasieve.analyzers import Comparison
 from datasieve.analyzers._caption_rules import RULES
 from datasieve.captions.conflicts import contradictions, traits
-from datasieve.captions.granularity import Captioned, Granularity, granularity, size, words_of
+from datasieve.captions.granularity import Captioned, granularity, size, words_of
 from datasieve.captions.measure import LONGEST, Measured, measure
 from datasieve.captions.reading import flavour, readings, token_limit
 from datasieve.captions.style import pieces, placeholders, plain
@@ -117,7 +117,7 @@ class Captions:
             found.unmeasured["captions.tokens"] = (
                 f"only CLIP's tokens are counted; the T5 encoder of {settings.base} reads more"
             )
-        measured = self._measure(captions, columns, found, settings)
+        keys = _measure(captions, columns, found, settings)
         rows: dict[str, list[int]] = collections.defaultdict(list)
         for i, (concept, status) in enumerate(
             zip(table["concept"].to_pylist(), table["status"].to_pylist(), strict=True)
@@ -128,107 +128,106 @@ class Captions:
         content = table["content"].to_pylist()
         for concept, members in rows.items():
             own = [captions[i] for i in members]
-            self._compare_granularity(found, concept, members, own, measured, columns)
-            _compare_statements(members, own, measured, content, columns)
+            _compare_granularity(found, concept, members, own, columns)
+            _compare_statements(members, own, content, columns)
             _compare_placeholders(members, own, columns)
-            self._compare_variety(found, concept, own, [measured[i] for i in members], settings.batch_size)
+            _compare_variety(found, concept, members, own, columns, [keys[i] for i in members], settings.batch_size)
         return found
 
-    def _measure(
-        self, captions: Sequence[str | None], columns: dict[str, Any], found: Comparison, settings: Settings
-    ) -> list[Measured | None]:
-        whose, limit = flavour(settings.trainer, settings.base), token_limit(settings.trainer)
-        measured: list[Measured | None] = [None] * len(captions)
-        for i, caption in enumerate(captions):
-            if caption is None:
-                columns["unmeasured"][i] = "no caption"
-                continue
-            texts = readings(caption, settings.trainer)
-            one = max((measure(text, whose, limit) for text in texts), key=lambda m: m.tokens)
-            measured[i] = one
-            values = {
-                "style": one.style,
-                "script": one.script or None,
-                "words": one.words,
-                "tokens": one.tokens,
-                "tokens-lost": one.tokens_lost,
-                "words-lost": one.words_lost or None,
-                "chunks": one.chunks,
-                "objects": one.objects,
-                "attributes": one.attributes,
-                "modifiers": one.modifiers,
-                "details": one.details,
-                "granularity": one.level,
-                "specificity": one.information,
-                "repeated-tags": len(one.repeated),
-                "repeated-names": ", ".join(one.repeated) or None,
-                "repetition": one.repetition,
-                "stray-separators": 0 if one.style == "empty" else one.stray,
-                "damage": ", ".join(one.damage) or None,
-                "empty": one.style == "empty",
-                "damaged": bool(one.damage),
-                "unmeasured": _why(one, caption),
-            }
-            for name, value in values.items():
-                columns[name][i] = value
-        for why, number in collections.Counter(columns["unmeasured"]).items():
-            if why is not None and why != "no caption":
-                before = found.unmeasured.get("captions")
-                found.unmeasured["captions"] = f"{before}; " if before else ""
-                found.unmeasured["captions"] += f"words of {number} caption(s): {why}"
-        return measured
 
-    def _compare_granularity(
-        self,
-        found: Comparison,
-        concept: str,
-        members: Sequence[int],
-        own: Sequence[str | None],
-        measured: Sequence[Measured | None],
-        columns: dict[str, Any],
-    ) -> None:
-        result: Granularity = granularity(
-            [_captioned(caption, measured[i]) for i, caption in zip(members, own, strict=True)]
-        )
-        usual = round(words_of(result.usual))
-        for i, distance in zip(members, result.distances, strict=True):
-            one = measured[i]
-            columns["granularity-distance"][i] = distance
-            columns["usual-words"][i] = usual
-            columns["usual-size"][i] = result.usual
-            if one is not None and one.style != "empty":
-                columns["granularity-outlier"][i] = distance
-                if one.details is not None and one.words is not None:
-                    columns["size"][i] = size(one.details, one.words)
-        for name, value in (
-            ("granularity-spread", result.spread),
-            ("granularity-dip-p", result.dip_p),
-            ("granularity-break", result.broken),
-        ):
-            if value is not None:
-                found.concepts.setdefault(f"captions.{name}", {})[concept] = value
+def _measure(
+    captions: Sequence[str | None], columns: dict[str, Any], found: Comparison, settings: Settings
+) -> list[int]:
+    """Fill the columns of each caption by itself, and return a number that is the same where the same is said."""
+    whose, limit = flavour(settings.trainer, settings.base), token_limit(settings.trainer)
+    keys = [0] * len(captions)
+    for i, caption in enumerate(captions):
+        if caption is None:
+            columns["unmeasured"][i] = "no caption"
+            continue
+        texts = readings(caption, settings.trainer)
+        one = max((measure(text, whose, limit) for text in texts), key=lambda m: m.tokens)
+        keys[i] = hash(one.names or caption)
+        values = {
+            "style": one.style,
+            "script": one.script or None,
+            "words": one.words,
+            "tokens": one.tokens,
+            "tokens-lost": one.tokens_lost,
+            "words-lost": one.words_lost or None,
+            "chunks": one.chunks,
+            "objects": one.objects,
+            "attributes": one.attributes,
+            "modifiers": one.modifiers,
+            "details": one.details,
+            "granularity": one.level,
+            "specificity": one.information,
+            "repeated-tags": len(one.repeated),
+            "repeated-names": ", ".join(one.repeated) or None,
+            "repetition": one.repetition,
+            "stray-separators": 0 if one.style == "empty" else one.stray,
+            "damage": ", ".join(one.damage) or None,
+            "empty": one.style == "empty",
+            "damaged": bool(one.damage),
+            "unmeasured": _why(one, caption),
+        }
+        for name, value in values.items():
+            columns[name][i] = value
+    for why, number in collections.Counter(columns["unmeasured"]).items():
+        if why is not None and why != "no caption":
+            before = found.unmeasured.get("captions")
+            found.unmeasured["captions"] = f"{before}; " if before else ""
+            found.unmeasured["captions"] += f"words of {number} caption(s): {why}"
+    return keys
 
-    def _compare_variety(
-        self,
-        found: Comparison,
-        concept: str,
-        own: Sequence[str | None],
-        measured: Sequence[Measured | None],
-        batch_size: int,
-    ) -> None:
-        """Batch entropy of what captions say, raw and per log2(batch); tags in every caption."""
-        said = [(m.names or caption) if m else caption for m, caption in zip(measured, own, strict=True)]
-        batch = min(batch_size, len(said))
-        if batch > 1:
-            bits = batch_entropy(said, batch)
-            found.concepts.setdefault("captions.batch-entropy-bits", {})[concept] = bits
-            found.concepts.setdefault("captions.batch-entropy", {})[concept] = bits / math.log2(batch)
-        tagged = [caption for caption, m in zip(own, measured, strict=True) if caption and m and m.style == "tags"]
-        if tagged and len(tagged) >= 0.8 * len([caption for caption in own if caption]):
-            constant = never_varying([_tags(caption) for caption in tagged])
-            if constant:
-                found.concepts.setdefault("captions.never-varying", {})[concept] = len(constant)
-                found.concepts.setdefault("captions.never-varying-names", {})[concept] = ", ".join(constant)
+
+def _compare_granularity(
+    found: Comparison,
+    concept: str,
+    members: Sequence[int],
+    own: Sequence[str | None],
+    columns: dict[str, Any],
+) -> None:
+    captioned = [_captioned(caption, i, columns) for i, caption in zip(members, own, strict=True)]
+    result = granularity(captioned)
+    usual = round(words_of(result.usual))
+    for i, distance, one in zip(members, result.distances, captioned, strict=True):
+        columns["granularity-distance"][i] = distance
+        columns["usual-words"][i] = usual
+        columns["usual-size"][i] = result.usual
+        if one.tags is not None:
+            columns["granularity-outlier"][i] = distance
+            columns["size"][i] = one.size
+    for name, value in (
+        ("granularity-spread", result.spread),
+        ("granularity-dip-p", result.dip_p),
+        ("granularity-break", result.broken),
+    ):
+        if value is not None:
+            found.concepts.setdefault(f"captions.{name}", {})[concept] = value
+
+
+def _compare_variety(
+    found: Comparison,
+    concept: str,
+    members: Sequence[int],
+    own: Sequence[str | None],
+    columns: dict[str, Any],
+    said: Sequence[int],
+    batch_size: int,
+) -> None:
+    """Batch entropy of what captions say, raw and per log2(batch); tags in every caption."""
+    batch = min(batch_size, len(said))
+    if batch > 1:
+        bits = batch_entropy(said, batch)
+        found.concepts.setdefault("captions.batch-entropy-bits", {})[concept] = bits
+        found.concepts.setdefault("captions.batch-entropy", {})[concept] = bits / math.log2(batch)
+    tagged = [caption for caption, i in zip(own, members, strict=True) if caption and columns["style"][i] == "tags"]
+    if tagged and len(tagged) >= 0.8 * len([caption for caption in own if caption]):
+        constant = never_varying([_tags(caption) for caption in tagged])
+        if constant:
+            found.concepts.setdefault("captions.never-varying", {})[concept] = len(constant)
+            found.concepts.setdefault("captions.never-varying-names", {})[concept] = ", ".join(constant)
 
 
 def _why(one: Measured, caption: str) -> str | None:
@@ -238,12 +237,13 @@ def _why(one: Measured, caption: str) -> str | None:
     return "a script without blanks between words" if one.words is None else None
 
 
-def _captioned(caption: str | None, one: Measured | None) -> Captioned:
-    if caption is None or (one is not None and one.style == "empty"):
+def _captioned(caption: str | None, i: int, columns: dict[str, Any]) -> Captioned:
+    if caption is None or columns["style"][i] == "empty":
         return Captioned(0.0, None, False)
-    if one is None or one.details is None or one.words is None:
+    details, words = columns["details"][i], columns["words"][i]
+    if details is None or words is None:
         return Captioned(None, None, False)
-    return Captioned(size(one.details, one.words), one.style == "tags", one.tokens_lost == 0)
+    return Captioned(size(details, words), columns["style"][i] == "tags", columns["tokens-lost"][i] == 0)
 
 
 def _tags(caption: str) -> frozenset[str]:
@@ -255,29 +255,33 @@ def _tags(caption: str) -> frozenset[str]:
 def _compare_statements(
     members: Sequence[int],
     own: Sequence[str | None],
-    measured: Sequence[Measured | None],
     content: Sequence[str | None],
     columns: dict[str, Any],
 ) -> None:
     """Contradictions, identical descriptions, and captions that say nothing, within one concept."""
-    stated = [traits(caption) if caption and measured[i] else {} for i, caption in zip(members, own, strict=True)]
+    pool: dict[frozenset[tuple[str, frozenset[str]]], dict[str, frozenset[str]]] = {}
+    stated = []
+    for caption in own:
+        one = traits(caption) if caption and len(caption) <= LONGEST else {}
+        stated.append(pool.setdefault(frozenset(one.items()), one))  # few differ: a million take no more memory
     for i, text, caption in zip(members, contradictions(stated), own, strict=True):
         if caption:
             columns["contradiction"][i] = bool(text)
             columns["contradicts"][i] = text or None
-    files: dict[str, set[str | None]] = collections.defaultdict(set)
-    for i, caption in zip(members, own, strict=True):
+    spelled = [hash(" ".join(caption.lower().split())) if caption else 0 for caption in own]
+    files: dict[int, set[str | None]] = collections.defaultdict(set)
+    for i, caption, spelling in zip(members, own, spelled, strict=True):
         if caption:
-            files[" ".join(caption.lower().split())].add(content[i])
+            files[spelling].add(content[i])
     told_apart = sum(len(contents) == 1 for contents in files.values()) > len(members) / 2
-    anything = any((m := measured[i]) is not None and m.details for i in members)
-    for i, caption in zip(members, own, strict=True):
-        one = measured[i]
-        if one is None or one.style == "empty" or one.details is None:
+    anything = any(columns["details"][i] for i in members)
+    for i, caption, spelling in zip(members, own, spelled, strict=True):
+        details = columns["details"][i]
+        if not caption or details is None or columns["style"][i] == "empty":
             continue
-        columns["says-nothing"][i] = anything and one.details == 0
-        if caption and told_apart and one.details >= FEWEST_DETAILS_IDENTICAL:
-            columns["identical"][i] = len(files[" ".join(caption.lower().split())]) - 1
+        columns["says-nothing"][i] = anything and details == 0
+        if told_apart and details >= FEWEST_DETAILS_IDENTICAL:
+            columns["identical"][i] = len(files[spelling]) - 1
 
 
 def _compare_placeholders(members: Sequence[int], own: Sequence[str | None], columns: dict[str, Any]) -> None:

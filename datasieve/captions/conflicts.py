@@ -72,18 +72,20 @@ def contradictions(stated: Sequence[Mapping[str, frozenset[str]]]) -> list[str]:
     Args:
         stated: the `traits` of each caption.
     """
-    said: list[list[str]] = [[] for _ in stated]
-    for trait in sorted({trait for one in stated for trait in one}):
-        naming = [(i, one[trait]) for i, one in enumerate(stated) if trait in one]
-        if len(naming) <= FEWEST:
-            continue
-        usual = _majority(values for _, values in naming)
+    naming: dict[str, list[tuple[int, frozenset[str]]]] = {}
+    for i, one in enumerate(stated):
+        for trait, values in one.items():
+            naming.setdefault(trait, []).append((i, values))
+    said: dict[int, list[str]] = {}
+    for trait in sorted(naming):
+        named = naming[trait]
+        usual = _majority(values for _, values in named) if len(named) > FEWEST else None
         if usual is None:
             continue
-        for i, values in naming:
+        for i, values in named:
             if values - usual and usual - values:
-                said[i].append(f"{trait}: {_listed(values)}, elsewhere {_listed(usual)}")
-    return ["; ".join(parts) for parts in said]
+                said.setdefault(i, []).append(f"{trait}: {_listed(values)}, elsewhere {_listed(usual)}")
+    return ["; ".join(said.get(i, ())) for i in range(len(stated))]
 
 
 def _majority(values: Iterable[frozenset[str]]) -> frozenset[str] | None:
