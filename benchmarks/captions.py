@@ -25,6 +25,7 @@ import pyarrow as pa
 from sklearn.metrics import roc_auc_score
 
 from datasieve.analyzers.captions import ANALYZER
+from datasieve.captions.granularity import FAR, Captioned, granularity, size
 from datasieve.captions.measure import measure
 from datasieve.config import Settings
 from datasieve.policy import judge, violated
@@ -108,6 +109,40 @@ def detect(faulty: Path) -> None:
                 print(f"  {rule_id}: " + ", ".join(f"{k} {c}/{totals[k]}" for k, c in sorted(counts.items())))
 
 
+def pool(faulty: Path) -> None:
+    """Print how captions of all subjects together fare, as a style's set has them: whole, and with a part replaced."""
+    normal, others = set(), collections.defaultdict(set)
+    for truth, table, faults, _ in read_sets(faulty).values():
+        for caption, own in zip(table["caption"].to_pylist(), faults, strict=True):
+            if caption and own:
+                others[next(iter(own))].add(caption)
+            elif caption and truth["fault"] == "clean":
+                normal.add(caption)
+    sizes = {text: _captioned(text) for text in (*normal, *others["generic_short"], *others["long_30"])}
+    rng = random.Random(0)
+    print("\ncaptions of all subjects together, 200 draws each: sets called broken, odd captions found, others accused")
+    for n in (6, 12, 20, 24, 100):
+        for kind, share in (("generic_short", 0.0), ("generic_short", 0.2), ("generic_short", 0.5), ("long_30", 0.2)):
+            odd = round(n * share)
+            broken = found = accused = 0
+            for _ in range(200):
+                drawn = [rng.choice(sorted(normal)) for _ in range(n - odd)]
+                drawn += [rng.choice(sorted(others[kind])) for _ in range(odd)]
+                result = granularity([sizes[text] for text in drawn])
+                broken += (result.broken or 0) > 0.6
+                far = [distance is not None and distance > FAR for distance in result.distances]
+                found, accused = found + sum(far[n - odd :]), accused + sum(far[: n - odd])
+            told = f"{found / (odd * 200):.0%}" if odd else "none"
+            print(f"  {n:>3} captions, {odd:>2} {kind}: {broken / 200:.0%}, {told}, {accused / ((n - odd) * 200):.1%}")
+
+
+def _captioned(text: str) -> Captioned:
+    one = measure(text)
+    assert one.details is not None
+    assert one.words is not None
+    return Captioned(size(one.details, one.words), one.style == "tags", one.tokens_lost == 0)
+
+
 def speed(faulty: Path, number: int) -> None:
     """Print captions per second and the growth of memory, over `number` different captions."""
     with open(faulty / "truth.csv", newline="", encoding="utf8") as handle:
@@ -133,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--captions", type=int, default=0)
     given = parser.parse_args(arguments)
     detect(given.faulty)
+    pool(given.faulty)
     if given.captions:
         speed(given.faulty, given.captions)
     return 0

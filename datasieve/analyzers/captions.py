@@ -24,7 +24,7 @@ from datasieve.captions.granularity import Captioned, granularity, size, words_o
 from datasieve.captions.measure import LONGEST, Measured, measure
 from datasieve.captions.reading import flavour, readings, token_limit
 from datasieve.captions.style import pieces, placeholders, plain
-from datasieve.captions.variety import batch_entropy, never_varying
+from datasieve.captions.variety import batch_entropy, fused, never_varying
 from datasieve.schema import Column, Kind
 
 if TYPE_CHECKING:
@@ -224,10 +224,11 @@ def _compare_variety(
         found.concepts.setdefault("captions.batch-entropy", {})[concept] = bits / math.log2(batch)
     tagged = [caption for caption, i in zip(own, members, strict=True) if caption and columns["style"][i] == "tags"]
     if tagged and len(tagged) >= 0.8 * len([caption for caption in own if caption]):
-        constant = never_varying([_tags(caption) for caption in tagged])
-        if constant:
-            found.concepts.setdefault("captions.never-varying", {})[concept] = len(constant)
-            found.concepts.setdefault("captions.never-varying-names", {})[concept] = ", ".join(constant)
+        beside = [_tags(caption) for caption in tagged if placeholders(caption)]
+        for name, tags in (("never-varying", never_varying([_tags(c) for c in tagged])), ("fused", fused(beside))):
+            if tags:
+                found.concepts.setdefault(f"captions.{name}", {})[concept] = len(tags)
+                found.concepts.setdefault(f"captions.{name}-names", {})[concept] = ", ".join(tags)
 
 
 def _why(one: Measured, caption: str) -> str | None:

@@ -51,6 +51,19 @@ def never_varying(tags: Sequence[frozenset[str]], fewest: int = 8) -> list[str]:
     return sorted(tag for tag, count in document_frequency(tags).items() if count == len(tags))
 
 
+def fused(tags: Sequence[frozenset[str]], share: float = 0.95, fewest: int = 8) -> list[str]:
+    """Return the tags that stand in at least `share` of captions that all hold the trigger word, sorted.
+
+    Such a tag is as good as the trigger itself to the text encoder. None below `fewest` captions.
+
+    Args:
+        tags: the tags of the captions with the trigger word, without it.
+    """
+    if len(tags) < fewest:
+        return []
+    return sorted(tag for tag, count in document_frequency(tags).items() if count >= share * len(tags))
+
+
 def together(tags: Sequence[frozenset[str]], most: int = 12) -> list[tuple[str, str, int, float, float]]:
     """Return which of the most frequent tags stand together more often than chance would have it.
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from datasieve.captions.granularity import FAR
 from datasieve.config import Settings
 from datasieve.errors import InputError, OutputError
 from datasieve.pipeline.captions import measure_captions
@@ -31,8 +32,6 @@ from datasieve.sources.rows import CAPTION_COLUMNS
 from datasieve.sources.walk import Folder, walk
 from datasieve.storage import atomic_path, confined, readable
 
-FAR = 0.65
-"""Doublings from which a caption is levelled: the limit of captions.granularity-outlier."""
 SLACK = 0.3
 """Levelled captions may stay so much above the usual, so that the usual stays what it was."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from datasieve.analyzers import Comparison
 from datasieve.analyzers.captions import ANALYZER
+from datasieve.captions.granularity import FAR
 from datasieve.config import Settings
 from datasieve.policy import judge
 from datasieve.reporting.actions import CAPTION, LOOK, action
@@ -179,6 +180,13 @@ def test_tags_that_never_vary_are_listed_from_eight_captions_on() -> None:
     assert "never-varying" not in fired(captions[:7])
 
 
+def test_tags_fused_with_the_placeholder_are_those_that_nearly_always_stand_beside_it() -> None:
+    captions = [f"sks, red_hair, {'hat, ' if i else ''}{i}_cups" for i in range(20)]
+    concepts = compare([*captions, "red_hair, table, lamp"]).concepts
+    assert concepts["captions.fused-names"] == {"dog": "hat, red hair"}
+    assert concepts["captions.never-varying-names"] == {"dog": "red hair"}
+
+
 def test_batch_entropy_stands_beside_its_share_of_the_possible() -> None:
     concepts = compare(DESCRIBED, batch_size=4).concepts
     assert concepts["captions.batch-entropy-bits"]["dog"] == pytest.approx(2)
@@ -189,7 +197,7 @@ def test_batch_entropy_stands_beside_its_share_of_the_possible() -> None:
 
 def test_concepts_are_compared_apart() -> None:
     found = ANALYZER.compare(table([*DESCRIBED, *BARE], ["corgi"] * 6 + ["dog"] * 6), Settings())
-    assert max(found.columns["captions.granularity-distance"]) < 0.65
+    assert max(found.columns["captions.granularity-distance"]) < FAR
 
 
 def test_what_cannot_be_measured_says_so() -> None:

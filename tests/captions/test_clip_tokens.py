@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasieve.captions.clip_tokens import count_tokens, lost, split_piece, tokens
+from datasieve.captions.clip_tokens import cleaned, count_tokens, lost, split_piece, tokens
 
 STORED = json.loads((Path(__file__).parent / "clip_counts.json").read_text(encoding="ascii"))["captions"]
 
@@ -71,6 +71,24 @@ def test_what_is_read_and_what_is_lost_make_the_whole(text: str, limit: int) -> 
     assert over == max(0, total - limit)
     assert (unread == "") == (over == 0)
     assert count_tokens(unread, "transformers") >= over
+
+
+@settings(deadline=None, max_examples=200)
+@given(text=st.text("ab c,.'éß0", max_size=60), limit=st.integers(0, 12))
+def test_exactly_what_does_not_fit_is_lost(text: str, limit: int) -> None:
+    clean = cleaned(text, "transformers")
+    _, unread = lost(text, "transformers", limit)
+    read = clean[: len(clean) - len(unread)]
+    assert tokens(read, "transformers") == tokens(text, "transformers")[: count_tokens(read, "transformers")]
+    assert count_tokens(read, "transformers") <= limit
+    if unread:  # the next whole piece would not have fitted
+        longer = next(unread[:end] for end in range(1, len(unread) + 1) if end == len(unread) or complete(unread, end))
+        assert count_tokens(read + longer, "transformers") > limit
+
+
+def complete(text: str, end: int) -> bool:
+    """Tell whether `text` may be parted at `end` without parting a word."""
+    return tokens(text, "transformers") == tokens(text[:end], "transformers") + tokens(text[end:], "transformers")
 
 
 def test_a_word_of_a_megabyte_does_not_take_forever() -> None:

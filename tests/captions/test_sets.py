@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from datasieve.captions.conflicts import contradictions, traits
 from datasieve.captions.dip import dip, p_value
-from datasieve.captions.granularity import Captioned, granularity, size
+from datasieve.captions.granularity import FAR, Captioned, granularity, size
 from datasieve.captions.variety import batch_entropy, never_varying
 
 DETAILED, BARE = Captioned(size(8, 16), False, True), Captioned(size(1, 2), False, True)
@@ -49,7 +49,7 @@ def test_the_dip_is_bounded_and_does_not_see_scale_or_order(values: list[float])
 def test_a_consistent_set_is_not_broken_in_either_style() -> None:
     for style in (DETAILED, BARE, Captioned(size(9, 11), True, True)):
         found = granularity([style] * 6)
-        assert max(d for d in found.distances if d is not None) < 0.65
+        assert max(d for d in found.distances if d is not None) < FAR
         assert found.spread is not None
         assert found.spread < 0.6
 
@@ -57,7 +57,7 @@ def test_a_consistent_set_is_not_broken_in_either_style() -> None:
 def test_the_odd_caption_is_the_far_one() -> None:
     found = granularity([DETAILED] * 5 + [BARE, MISSING])
     distances = [d for d in found.distances if d is not None]
-    assert max(distances[:5]) < 0.65 < min(distances[5:])
+    assert max(distances[:5]) < FAR < min(distances[5:])
     assert found.broken is not None
     assert found.spread is not None
     assert 0.6 < found.broken < found.spread  # a missing caption is no second level
@@ -79,6 +79,13 @@ def test_twenty_captions_are_tested_for_two_groups() -> None:
     assert granularity(one).broken is None
     assert granularity(two).dip_p < 0.05  # type: ignore[operator]
     assert granularity(two).broken is not None
+
+
+def test_of_two_groups_far_apart_only_the_smaller_stands_out() -> None:
+    found = granularity([DETAILED] * 16 + [BARE] * 14).distances
+    assert max(found[:16]) < FAR < min(found[16:])  # type: ignore[type-var]
+    found = granularity([DETAILED] * 14 + [BARE] * 16).distances
+    assert max(found[14:]) < FAR < min(found[:14])  # type: ignore[type-var]
 
 
 def test_a_set_without_captions_or_with_one_is_not_compared() -> None:
