@@ -68,6 +68,7 @@ _OWN = (
     _column("repeated-tags", "int", "pieces", "pieces between commas that stand more than once", 0),
     _column("repeated-names", "string", "", "those pieces"),
     _column("repetition", "float", "share", "share of word pairs that stood before; from 12 words on", 0, 1),
+    _column("picture-phrases", "int", "phrases", "how often it says 'a photo of' and the like", 0),
     _column("stray-separators", "int", "separators", "separators that part nothing", 0),
     _column("damage", "string", "", "what is damaged in the text; null when nothing is"),
 )
@@ -165,6 +166,7 @@ def _measure(
             "repeated-tags": len(one.repeated),
             "repeated-names": ", ".join(one.repeated) or None,
             "repetition": one.repetition,
+            "picture-phrases": one.picture_phrases,
             "stray-separators": 0 if one.style == "empty" else one.stray,
             "damage": ", ".join(one.damage) or None,
             "empty": one.style == "empty",

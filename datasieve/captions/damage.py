@@ -17,6 +17,7 @@ _ENTITY = re.compile(
 _TAG = re.compile(r"</?(?:a|b|i|u|p|br|div|span|em|strong|img|font|li|ul|td|tr|h[1-6])(?:\s[^<>]*)?/?>", re.I)
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 _INVISIBLE = re.compile("[\u200b\u200e\u200f\u2060\u00ad]")
+_PICTURE_OF = re.compile(r"\b(?:photo|photograph|picture|image|pic|shot|snapshot)s? of\b", re.I)
 _STRAY = re.compile(r"[,.;]\s*,|,\s*[.;](?!\.)|^\s*,|,\s*$")
 _SUSPECT = re.compile("[\x80-\xff\u0152-\u017e\u0192\u02c6\u02dc\u2013-\u2122]")
 
@@ -56,19 +57,23 @@ def stray_separators(text: str) -> int:
 
 
 def repeated(pieces: Sequence[str]) -> list[str]:
-    """Return the pieces (tags, clauses) that stand more than once, without regard to case, "_" and order of words.
+    """Return the pieces (tags, clauses) that stand more than once, without regard to case, "_", plurals and word order.
 
-    Near-duplicates such as "red_hair" and "hair, red" as one piece each count as the same.
+    So near-duplicates count too: "cat_ears", "Cat ear" and "ears cat" say the same.
     """
     first: dict[str, str] = {}
     again: dict[str, None] = {}
     for piece in pieces:
-        key = piece.lower().replace("_", " ")
-        if " " in key:
-            key = " ".join(sorted(key.split()))
+        key = piece.lower().replace("_", " ").replace("-", " ")
+        key = " ".join(sorted(word.rstrip("s") for word in key.split()))
         if first.setdefault(key, piece) is not piece:
             again[key] = None
     return [first[key] for key in again if key]
+
+
+def picture_phrases(text: str) -> int:
+    """Return how often `text` says that it is a picture: "a photo of", "an image of"."""
+    return len(_PICTURE_OF.findall(text))
 
 
 def repetition(words: Sequence[str]) -> float | None:

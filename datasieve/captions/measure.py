@@ -38,6 +38,7 @@ class Measured:
         information: bits of the details' rarity in English; None when none of them is known.
         repeated: pieces between commas that stand more than once.
         repetition: share of repeated word pairs.
+        picture_phrases: how often it says "a photo of" and the like.
         stray: separators that part nothing.
         damage: what is damaged in the text.
         placeholders: placeholder words.
@@ -59,6 +60,7 @@ class Measured:
     information: float | None
     repeated: list[str]
     repetition: float | None
+    picture_phrases: int
     stray: int
     damage: list[str]
     placeholders: list[str]
@@ -111,6 +113,7 @@ def measure(text: str, flavour: Flavour = "transformers", limit: int | None = CH
         information=information(named.details) if named else None,
         repeated=damage.repeated(found) if len(found) > 1 else [],
         repetition=damage.repetition(spoken),
+        picture_phrases=damage.picture_phrases(said),
         stray=damage.stray_separators(said) if "," in said and (tagged or kind == "empty" or ",," in said) else 0,
         damage=damage.kinds(text),
         placeholders=slots,
@@ -135,6 +138,7 @@ def _tokens_only(total: int, over: int, unread: str) -> Measured:
         information=None,
         repeated=[],
         repetition=None,
+        picture_phrases=0,
         stray=0,
         damage=[],
         placeholders=[],

@@ -26,6 +26,7 @@ _PATH: click.Path = click.Path(path_type=Path)
 @click.option("--trigger", default="", metavar="WORD", help="Put this word into every caption that lacks it.")
 @click.option("--rename", default="", metavar="WORD", help="Replace this word by that of --trigger.")
 @click.option("--order", "reorder", is_flag=True, help="Order tags: trigger, subject, setting, style.")
+@click.option("--as", "extension", type=click.Choice(("txt", "caption")), help="Give all caption files this extension.")
 @click.option("--format", "form", type=click.Choice(("text", "csv", "json")), default="text", show_default=True)
 def command(
     path: Path,
@@ -36,6 +37,7 @@ def command(
     trigger: str,
     rename: str,
     reorder: bool,
+    extension: str | None,
     form: str,
     **options: Any,
 ) -> None:
@@ -62,10 +64,16 @@ def command(
 
     settings = load_settings(find_config(Path.cwd()), **options)
     if fix:
-        _fix(path, out, settings, {"lossy": lossy, "trigger": trigger, "rename": rename, "reorder": reorder})
+        _fix(
+            path,
+            out,
+            settings,
+            f".{extension}" if extension else "",
+            {"lossy": lossy, "trigger": trigger, "rename": rename, "reorder": reorder},
+        )
         return
-    if out is not None or lossy or trigger or rename or reorder:
-        raise click.UsageError("--out, --lossy, --trigger, --rename and --order go with --fix")
+    if out is not None or lossy or trigger or rename or reorder or extension:
+        raise click.UsageError("--out, --lossy, --trigger, --rename, --order and --as go with --fix")
     audit = measure_captions(path, settings)
     rows = audit.images.to_pylist()
     if form == "csv":
@@ -77,7 +85,7 @@ def command(
         print_lines(console, captions.caption_lines(audit, console, every=every))
 
 
-def _fix(path: Path, out: Path | None, settings: Settings, wishes: dict[str, Any]) -> None:
+def _fix(path: Path, out: Path | None, settings: Settings, extension: str, wishes: dict[str, Any]) -> None:
     from datasieve.captions.reading import flavour, token_limit
     from datasieve.repair.caption_files import plan_captions, write_captions
     from datasieve.repair.captions import Wish
@@ -87,7 +95,7 @@ def _fix(path: Path, out: Path | None, settings: Settings, wishes: dict[str, Any
     wish = Wish(flavour=flavour(settings.trainer, settings.base), limit=token_limit(settings.trainer), **wishes)
     if wish.rename and not wish.trigger:
         raise click.UsageError("--rename needs --trigger")
-    repair = plan_captions(path, wish, settings)
+    repair = plan_captions(path, wish, settings, extension)
     console = stdout_console()
     print_lines(console, captions.repair_lines(repair, console))
     if out is not None:

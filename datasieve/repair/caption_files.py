@@ -69,8 +69,14 @@ class CaptionRepair:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def plan_captions(path: str | Path, wish: Wish, settings: Settings | None = None) -> CaptionRepair:
+def plan_captions(path: str | Path, wish: Wish, settings: Settings | None = None, extension: str = "") -> CaptionRepair:
     """Return what repairing the captions of the folder at `path` would write. Reads only.
+
+    Args:
+        path: the dataset's folder.
+        wish: what shall be done besides the safe edits.
+        settings: how concepts are told apart, for levelling.
+        extension: extension that all sidecars get, ".txt" or ".caption"; "" keeps their own.
 
     Raises InputError when `path` is no folder, or holds no image.
     """
@@ -85,7 +91,7 @@ def plan_captions(path: str | Path, wish: Wish, settings: Settings | None = None
         for name in folder.tables:
             if name in METADATA_NAMES:
                 _plan_table(folder, name, wish, usual, repair)
-        _plan_sidecars(folder, wish, usual, repair)
+        _plan_sidecars(folder, wish, usual, repair, extension)
     return repair
 
 
@@ -113,11 +119,12 @@ def _usual_sizes(root: Path, settings: Settings) -> dict[str, float]:
     return found
 
 
-def _plan_sidecars(folder: Folder, wish: Wish, usual: dict[str, float], repair: CaptionRepair) -> None:
+def _plan_sidecars(folder: Folder, wish: Wish, usual: dict[str, float], repair: CaptionRepair, extension: str) -> None:
     images = {nfc(split(name)[0]): name for name in folder.images}
     whole = {nfc(name): name for name in folder.images}
     names = {nfc(split(name)[0]) for name in folder.captions}
-    for name in folder.captions:
+    # The preferred extension first: it is the one that is read where an image has both.
+    for name in sorted(folder.captions, key=lambda name: (split(name)[1] != CAPTION_EXTENSIONS[0], name)):
         stem = nfc(split(name)[0])
         target, image = name, images.get(stem)
         if image is None and stem in whole and nfc(split(whole[stem])[0]) not in names:
@@ -125,7 +132,12 @@ def _plan_sidecars(folder: Folder, wish: Wish, usual: dict[str, float], repair: 
             target = split(image)[0] + split(name)[1]
         if image is None or split(name)[1] not in CAPTION_EXTENSIONS:
             continue
+        if extension:
+            target = split(target)[0] + extension
         path = join(folder.path, image)
+        if join(folder.path, target) in repair.files:
+            repair.skipped[join(folder.path, name)] = f"{target} takes its place"
+            continue
         try:
             raw = Path(folder.location, name).read_bytes()
         except OSError as error:

@@ -172,6 +172,14 @@ def test_contradictions_damage_and_identical_descriptions() -> None:
     assert fired([*DESCRIBED[:5], DESCRIBED[0]])["identical"] == {"0.jpg", "5.jpg"}
 
 
+def test_captions_that_say_nothing_and_boilerplate_said_twice() -> None:
+    found = fired([*DESCRIBED[:5], "a photo of"])
+    assert found["says-nothing"] == {"5.jpg"}
+    assert "says-nothing" not in fired(["a photo of <cat>"] * 4)
+    twice = f"{DESCRIBED[0]}, an image of a dog"
+    assert fired([*DESCRIBED[:5], twice])["boilerplate"] == {"5.jpg"}
+
+
 def test_tags_that_never_vary_are_listed_from_eight_captions_on() -> None:
     captions = [f"dog, no_humans, {tag}" for tag in ("moss", "wall", "door", "lamp", "water", "sky", "sand", "snow")]
     found = compare(captions)

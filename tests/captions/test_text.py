@@ -98,6 +98,7 @@ def test_stray_separators_and_repeated_tags() -> None:
     assert damage.stray_separators("table., window") == 1
     assert damage.stray_separators("red, blue and green") == 0
     assert damage.repeated(pieces("red_hair, smile, Red hair, hair red")) == ["red_hair"]
+    assert damage.repeated(pieces("cat ears, cat-ear, dog ears")) == ["cat ears"]
 
 
 def test_machine_stutter_is_far_from_ordinary_text() -> None:

@@ -115,6 +115,14 @@ def test_files_keep_line_ends_and_names_and_become_utf_8(dataset: Path, tmp_path
     assert {p.name: p.read_bytes() for p in dataset.iterdir()} == before
 
 
+def test_all_sidecars_can_get_one_extension_and_the_one_that_is_read_wins(dataset: Path) -> None:
+    (dataset / "c.caption").write_bytes(b"another caption")
+    repair = plan_captions(dataset, SAFE, extension=".caption")
+    assert sorted(repair.files) == ["a.caption", "b.caption", "c.caption", "d.caption"]
+    assert repair.files["c.caption"] == b"a plain caption"
+    assert repair.skipped == {"c.caption": "c.caption takes its place"}
+
+
 def test_a_repaired_set_has_nothing_left_to_repair(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_captions(plan_captions(dataset, SAFE), dataset, out)
