@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datasieve.errors import DatasieveError
     from datasieve.pipeline.run import audit
+    from datasieve.repair.run import fix
     from datasieve.report import Report, open_report
 
-__all__ = ["DatasieveError", "Report", "__version__", "audit", "open_report"]
+__all__ = ["DatasieveError", "Report", "__version__", "audit", "fix", "open_report"]
 
 _HOMES = {
     "DatasieveError": "datasieve.errors",
     "Report": "datasieve.report",
     "audit": "datasieve.pipeline.run",
+    "fix": "datasieve.repair.run",
     "open_report": "datasieve.report",
 }
 

@@ -181,8 +181,11 @@ class Batch:
                 array[i, :h, :w] = d.pixels
                 array[i, :h, w:] = d.pixels[:, -1:]
                 array[i, h:] = array[i, h - 1 : h]
+            stored = torch.from_numpy(array).to(self.device)
             values = torch.empty(len(self), 3, side, side, device=self.device)
-            values.copy_(torch.from_numpy(array).to(self.device).permute(0, 3, 1, 2)).div_(255)
+            for channel in range(3):  # one by one: half the time of a permuted copy on a CPU
+                values[:, channel].copy_(stored[..., channel])
+            values.div_(255)
         else:
             # Halving: odd edges see their last row or column twice, which the repeated padding provides.
             finer, _ = self.pixels(View(view.side * 2, "srgb"))

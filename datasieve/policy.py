@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from datasieve.analyzers import load, names
 from datasieve.config import Settings
 from datasieve.errors import ConfigError
-from datasieve.rules import Finding, Note, Rule, fill, selected
+from datasieve.rules import Finding, Note, Rule, fields, fill, selected
 from datasieve.sources.rules import RULES as LAYOUT_RULES
 
 FEWEST_USABLE = 3
@@ -73,19 +73,23 @@ def violated(rule: Rule, values: pa.Array | pa.ChunkedArray) -> list[int]:
     return positions
 
 
+IDENTITY = ("image_id", "path", "concept")
+
+
 def judge(table: pa.Table, rules: Iterable[Rule], scope: str, words: Mapping[str, Any]) -> list[Finding]:
     """Return the findings of the rules of one scope on the rows of `table` ("image" or "concept" rows).
 
     Rules whose column the table lacks are passed over. `words` are the settings that messages may name.
     """
-    columns = set(table.column_names)
     findings = []
     for rule in rules:
-        if rule.scope != scope or rule.column not in columns:
+        if rule.scope != scope or rule.column not in table.column_names:
             continue
-        for position in violated(rule, table[rule.column]):
-            row = table.slice(position, 1).to_pylist()[0]
-            findings.append(_finding(rule, row, words))
+        positions = violated(rule, table[rule.column])
+        if positions:
+            named = {*IDENTITY, rule.column, *fields(rule.message), *fields(rule.remedy)}
+            rows = table.select([n for n in table.column_names if n in named]).take(positions).to_pylist()
+            findings += [_finding(rule, row, words) for row in rows]
     return findings
 
 

@@ -90,6 +90,11 @@ class Finding:
 _FIELD = re.compile(r"\{([A-Za-z0-9_.\-]+)(?::([^{}]*))?\}")
 
 
+def fields(template: str) -> set[str]:
+    """Return the names that `fill` would replace."""
+    return {match[1] for match in _FIELD.finditer(template)}
+
+
 def fill(template: str, values: Mapping[str, Any]) -> str:
     """Replace `{name}` and `{name:format}` in `template` from `values`; names may hold dots and hyphens.
 

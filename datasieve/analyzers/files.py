@@ -208,7 +208,15 @@ RULES = (
         _HEADER,
     ),
     _rule(
-        "tiny", "short-side", "below", 512, "warning", "Below training resolution",
+        "tiny", "short-side", "below", 64, "warning", "Too small to measure",
+        "The shorter side has {value:.0f} px: too few for a subject, and for measuring sharpness or compression.",
+        "Replace it by a larger original, or leave the picture out.",
+        "A trainer enlarges it eightfold or more; what is learned is the blur of enlarging.",
+        "Shorter displayed side in pixels; 64 is the side of the tiles that sharpness and compression are read from.",
+        evidence="a plain fact of the file; the limit is where our own measuring ends",
+    ),
+    _rule(
+        "small", "short-side", "below", 512, "warning", "Below training resolution",
         "The shorter side has {value:.0f} px, below the training resolution of {limit:.0f} px.",
         "Find a larger original, or leave the picture out; enlarging it does not add detail.",
         "The trainer enlarges it, and the blur of enlarging is learned as part of the concept.",

@@ -7,6 +7,7 @@ Each file of this folder holds one command under the name `command` and imports 
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib
 import sys
 import traceback
@@ -16,7 +17,7 @@ import click
 
 from datasieve.errors import DatasieveError
 
-COMMANDS = ("audit", "captions", "show", "explain", "doctor")
+COMMANDS = ("audit", "captions", "fix", "show", "explain", "doctor")
 """The commands in the order of use, which is the order of the help."""
 
 DONE, FINDINGS, COULD_NOT_RUN, INTERRUPTED = 0, 1, 2, 130
@@ -61,6 +62,8 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line on `arguments` (None: those of the process) and return the exit code."""
+    if arguments is None:  # the process is ours: its many long-lived objects need not be looked through so often
+        gc.set_threshold(100_000, 20, 20)
     try:
         result = cli.main(
             args=None if arguments is None else list(arguments), prog_name="datasieve", standalone_mode=False

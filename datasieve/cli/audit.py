@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from datasieve.cli.choices import BASES, PATH, TARGETS, TRAINERS, names
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,18 +16,9 @@ if TYPE_CHECKING:
     from datasieve.report import Report
     from datasieve.rules import Rule
 
-# Written out so that --help need not import the settings; a test holds them to config.py.
-TARGETS = ("ti", "hypernetwork", "lora")
-BASES = ("sd15", "sd21", "sdxl", "sd3", "flux")
-TRAINERS = ("kohya", "onetrainer", "ai-toolkit", "a1111", "diffusers", "simpletuner", "datasieve")
 CONCEPT_BY = ("auto", "folder", "caption", "none")
 FAIL_ON = ("never", "warning", "error")
 FORMATS = ("text", "json", "csv", "sarif", "github")
-
-
-def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...] | None:
-    names = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
-    return names or None
 
 
 def _limits(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, float] | None:
@@ -39,26 +32,23 @@ def _limits(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
     return limits or None
 
 
-_PATH: click.Path = click.Path(path_type=Path)
-
-
 @click.command("audit", short_help="Measure a set of images and say what is wrong with it.")
-@click.argument("path", type=_PATH)
-@click.option("--out", type=_PATH, metavar="FOLDER", help="Where the report goes.  [default: PATH-report beside PATH]")
+@click.argument("path", type=PATH)
+@click.option("--out", type=PATH, metavar="FOLDER", help="Where the report goes.  [default: PATH-report beside PATH]")
 @click.option("--for", "target", type=click.Choice(TARGETS), help="What you will train.  [default: ti]")
 @click.option("--base", type=click.Choice(BASES), help="The base model; sets resolution and limits.  [default: sd15]")
 @click.option("--trainer", type=click.Choice(TRAINERS), help="The trainer whose habits are checked.")
 @click.option("--resolution", type=click.IntRange(1), help="Training resolution in pixels.  [default: the base's]")
 @click.option("--batch-size", type=click.IntRange(1), help="Images per training step.  [default: 1]")
 @click.option("--concept-by", type=click.Choice(CONCEPT_BY), help="What tells concepts apart.  [default: auto]")
-@click.option("--select", multiple=True, callback=_names, metavar="RULES", help="Only these rules or prefixes.")
-@click.option("--ignore", multiple=True, callback=_names, metavar="RULES", help="Leave these rules or prefixes out.")
+@click.option("--select", multiple=True, callback=names, metavar="RULES", help="Only these rules or prefixes.")
+@click.option("--ignore", multiple=True, callback=names, metavar="RULES", help="Leave these rules or prefixes out.")
 @click.option("--limit", "limits", multiple=True, callback=_limits, metavar="RULE=NUMBER", help="Another limit.")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 at such findings.  [default: never]")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--config", type=_PATH, metavar="FILE", help="Settings.  [default: nearest datasieve.toml or pyproject]")
-@click.option("--baseline", type=_PATH, metavar="FILE", help="Findings in this file are accepted and do not count.")
-@click.option("--write-baseline", type=_PATH, metavar="FILE", help="Accept today's findings: write them to this file.")
+@click.option("--config", type=PATH, metavar="FILE", help="Settings.  [default: nearest datasieve.toml or pyproject]")
+@click.option("--baseline", type=PATH, metavar="FILE", help="Findings in this file are accepted and do not count.")
+@click.option("--write-baseline", type=PATH, metavar="FILE", help="Accept today's findings: write them to this file.")
 @click.option("--fresh", is_flag=True, help="Discard earlier measurements in the report.")
 @click.option("--workers", type=click.IntRange(1), help="Decoding workers.  [default: by core count]")
 @click.option("--device", metavar="NAME", help="Where to measure: cpu, cuda, cuda:1...  [default: CUDA if present]")

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from datasieve.cli.choices import BASES, PATH, TRAINERS
+
 if TYPE_CHECKING:
     from datasieve.config import Settings
 
-_PATH: click.Path = click.Path(path_type=Path)
-
 
 @click.command("captions", short_help="Look at the captions alone: detail, tokens, tags.")
-@click.argument("path", type=_PATH)
-@click.option("--trainer", help="The trainer whose reading and tokenizer count.")
-@click.option("--base", help="The base model.  [default: sd15]")
+@click.argument("path", type=PATH)
+@click.option("--trainer", type=click.Choice(TRAINERS), help="The trainer whose reading and tokenizer count.")
+@click.option("--base", type=click.Choice(BASES), help="The base model.  [default: sd15]")
 @click.option("--batch-size", type=click.IntRange(1), help="Images per training step, for entropy.  [default: 1]")
 @click.option("--concept-by", help="What tells concepts apart: auto, folder, caption, none.  [default: auto]")
 @click.option("--all", "every", is_flag=True, help="Show every caption, not the first 40.")
 @click.option("--fix", is_flag=True, help="Show what repairing would change; with --out, write it.")
-@click.option("--out", type=_PATH, metavar="FOLDER", help="Where repaired caption files go; never the dataset itself.")
+@click.option("--out", type=PATH, metavar="FOLDER", help="Where repaired caption files go; never the dataset itself.")
 @click.option("--lossy", is_flag=True, help="Also drop trailing phrases: to the token limit and the usual detail.")
 @click.option("--trigger", default="", metavar="WORD", help="Put this word into every caption that lacks it.")
 @click.option("--rename", default="", metavar="WORD", help="Replace this word by that of --trigger.")

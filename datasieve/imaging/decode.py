@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import simplejpeg
@@ -22,6 +22,7 @@ import xxhash
 from PIL import Image
 
 from datasieve.batch import BACKGROUND, Decoded, DecodeRequest
+from datasieve.errors import InputError
 from datasieve.imaging import icc, native
 from datasieve.imaging.containers import bare_png
 from datasieve.imaging.native import Pixels
@@ -98,7 +99,13 @@ def _work(data: bytes, found: Probe, request: DecodeRequest, out: Decoded) -> No
         if pixels is not None:
             _deliver(pixels, None, found, request, out)
             return
-    image = _open(data, found, request)
+    pixels, cmyk, found = _stored(_open(data, found, request), found)
+    _deliver(pixels, cmyk, found, request, out)
+
+
+def _stored(image: Image.Image, found: Probe) -> tuple[Pixels, Image.Image | None, Probe]:
+    """Return the pixels (h, w, 4) of a loaded picture as the file stores them, and the CMYK picture if it is one."""
+    facts = found.facts
     cmyk = image if image.mode == "CMYK" else None
     pixels = native.rgba(image)
     if found.turned and facts.format == "TIFF":
@@ -106,7 +113,47 @@ def _work(data: bytes, found: Probe, request: DecodeRequest, out: Decoded) -> No
         cmyk = None if cmyk is None else Image.fromarray(stored(np.asarray(cmyk), facts.orientation), "CMYK")
     elif found.turned:  # the plugins of HEIF and JPEG XL turn the picture themselves
         found = replace(found, facts=replace(facts, orientation=1))
-    _deliver(pixels, cmyk, found, request, out)
+    return pixels, cmyk, found
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A picture at its full size, as it is meant to be seen.
+
+    Attributes:
+        pixels: (h, w, 3) uint8, upright, sRGB; colours under transparent parts are kept.
+        alpha: (h, w) uint8, None when every pixel is opaque.
+        facts: what the header says.
+    """
+
+    pixels: Pixels
+    alpha: Pixels | None
+    facts: ImageFacts
+
+
+def whole(data: bytes, name: str, max_pixels: int) -> Whole:
+    """Decode a picture at full size into upright sRGB with 8 bits a channel, deeper greys dithered.
+
+    Raises InputError, naming the file, when it cannot be decoded.
+    """
+    try:
+        found = examine(data, name)
+        image = _open(data, found, DecodeRequest(max_pixels=max_pixels), dither=True)
+        pixels, cmyk, found = _stored(image, found)
+    except (_Refused, _Unreadable) as reason:
+        raise InputError(f"cannot read {name}", remedy=str(reason)) from None
+    facts, alpha = found.facts, pixels[..., 3]
+    rgb = np.ascontiguousarray(pixels[..., :3])
+    converted: Pixels | None = None
+    if cmyk is not None and found.icc:
+        managed = icc.to_srgb(cmyk, found.icc)
+        converted = None if managed is None else np.asarray(managed)
+    elif found.icc and facts.icc_class not in ("srgb", "cmyk", "lab"):
+        converted = icc.convert_working(rgb, found.icc, facts.icc_class)
+    upright = oriented(rgb if converted is None else converted, facts.orientation)
+    opaque = facts.format == "JPEG" or int(alpha.min()) == 255
+    turned = None if opaque else np.ascontiguousarray(oriented(alpha, facts.orientation))
+    return Whole(np.ascontiguousarray(upright), turned, facts)
 
 
 def _fast_jpeg(data: bytes, facts: ImageFacts, request: DecodeRequest) -> Pixels | None:
@@ -126,7 +173,7 @@ def _fast_jpeg(data: bytes, facts: ImageFacts, request: DecodeRequest) -> Pixels
     return pixels
 
 
-def _open(data: bytes, found: Probe, request: DecodeRequest) -> Image.Image:
+def _open(data: bytes, found: Probe, request: DecodeRequest, *, dither: bool = False) -> Image.Image:
     """Load with Pillow and bring to 8 bits. Raises _Unreadable and _Refused."""
     facts, formats = found.facts, pillow_formats()
     name = facts.format
@@ -138,7 +185,7 @@ def _open(data: bytes, found: Probe, request: DecodeRequest) -> Image.Image:
             if image.width * image.height > request.max_pixels:
                 raise Image.DecompressionBombError
             image.load()
-            return native.eight_bits(image, facts.bit_depth)
+            return native.eight_bits(image, facts.bit_depth, dither=dither)
     except Image.DecompressionBombError:
         raise _Refused(
             f"A frame of this file claims more than the limit of {request.max_pixels / 1e6:,.1f} megapixels. "

@@ -12,11 +12,13 @@ from datasieve.imaging.icc import lab_to_rgb
 Pixels = npt.NDArray[np.uint8]
 
 
-def eight_bits(image: Image.Image, bits: int) -> Image.Image:
+def eight_bits(image: Image.Image, bits: int, *, dither: bool = False) -> Image.Image:
     """Bring a loaded picture of any mode to L, RGB, RGBA or CMYK with 8 bits a channel, scaled and never clipped.
 
     Integers of `bits` bits are scaled over their full range (16 bits: value / 257, rounded). Integers beyond 16 bits
-    and floats outside [0, 1] have no agreed white: they are stretched between their extremes.
+    and floats outside [0, 1] have no agreed white: they are stretched between their extremes. `dither` adds triangular
+    noise of one step before rounding, the same for the same picture, so that smooth areas do not turn into bands
+    (Lipshitz, Wannamaker and Vanderkooy, "Quantization and Dither", J. Audio Eng. Soc. 40, 1992).
     """
     mode = image.mode
     if mode.startswith("I") or mode == "F":
@@ -31,7 +33,11 @@ def eight_bits(image: Image.Image, bits: int) -> Image.Image:
                 (0.0, top) if low >= 0 and high <= top else (0.0, 65535.0) if 0 <= low <= high <= 65535 else (low, high)
             )
         scale = 255 / (bounds[1] - bounds[0] or 1)
-        return Image.fromarray(np.rint((values - bounds[0]) * scale).clip(0, 255).astype(np.uint8))
+        levels = (values - bounds[0]) * scale
+        if dither:
+            noise = np.random.default_rng(0)
+            levels += noise.random(levels.shape) - noise.random(levels.shape)
+        return Image.fromarray(np.rint(levels).clip(0, 255).astype(np.uint8))
     if mode == "LAB":
         return lab_to_rgb(image)
     if mode in ("LA", "La", "PA", "RGBa") or "transparency" in image.info:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,6 +30,12 @@ BASE_FIELDS = ("content", "width", "height", "format", "status", "error")
 
 UNREADABLE = "the image could not be read"
 """Why an analyzer of pixels has no measurements of an image that was not decoded."""
+
+
+Member = tuple[int, ImageRecord, Decoded]
+"""An image to measure, and its row in the part."""
+
+Measured = tuple[dict[str, dict[int, dict[str, Any]]], dict[str, float]]
 
 
 def key_of(content: str, path: str) -> str:
@@ -52,9 +60,13 @@ class Measurer:
         stores: where parts go, already scanned.
         device: where batches are measured.
         batch_images: images per batch.
+        threads: batches measured at once; torch lets go of the interpreter while it computes, so two keep two cores
+            busy once the decoders are ahead.
     """
 
-    def __init__(self, plan: Plan, stores: dict[str, PartStore], device: str, batch_images: int) -> None:
+    def __init__(
+        self, plan: Plan, stores: dict[str, PartStore], device: str, batch_images: int, threads: int = 1
+    ) -> None:
         self.plan = plan
         self.stores = stores
         self.device = device
@@ -66,7 +78,14 @@ class Measurer:
         self._records: list[ImageRecord] = []
         self._keys: list[str] = []
         self._cells: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in stores}
-        self._waiting: list[tuple[int, ImageRecord, Decoded]] = []
+        self._waiting: list[Member] = []
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, "measure")
+        self._running: collections.deque[Future[Measured]] = collections.deque()
+
+    def close(self) -> None:
+        """Wait for what is being measured, and forget the rest."""
+        self._pool.shutdown(cancel_futures=True)
 
     def add(self, record: ImageRecord, decoded: Decoded) -> bool:
         """Take one image; return True when this finished a part."""
@@ -88,6 +107,8 @@ class Measurer:
         if not self._records:
             return
         self._measure()
+        while self._running:
+            self._collect()
         started = time.perf_counter()
         rows = [(r.image_id, k) for r, k in zip(self._records, self._keys, strict=True)]
         digest = hashlib.blake2b(repr(rows).encode(), digest_size=6).hexdigest()
@@ -112,7 +133,7 @@ class Measurer:
 
     def _measure(self) -> None:
         waiting, self._waiting = self._waiting, []
-        groups: dict[tuple[str, ...], list[tuple[int, ImageRecord, Decoded]]] = defaultdict(list)
+        groups: dict[tuple[str, ...], list[Member]] = defaultdict(list)
         for row, record, decoded in waiting:
             key = self._keys[row]
             if not key or key not in self.stores[BASE]:
@@ -121,24 +142,37 @@ class Measurer:
             groups[missing].append((row, record, decoded))
         for missing, members in groups.items():
             self.measured_images += len(members)
-            self._measure_group(missing, members)
+            self._running.append(self._pool.submit(measure_group, self.plan, missing, members, self.device))
+        while len(self._running) > self._threads:  # what waits holds its pictures in memory
+            self._collect()
 
-    def _measure_group(self, missing: Sequence[str], members: list[tuple[int, ImageRecord, Decoded]]) -> None:
-        everything = Batch([m[1] for m in members], [m[2] for m in members], self.device)
-        usable = [m for m in members if m[2].status == "ok"]
-        pictures = everything if len(usable) == len(members) else Batch(*_columns_of(usable), self.device)
-        for name in missing:
-            analyzer = self.plan.measuring[name]
-            batch, rows = (pictures, usable) if analyzer.views else (everything, members)
-            started = time.perf_counter()
-            cells = self._cells[name]
-            for member in members:
-                cells[member[0]] = {f"{name}.unmeasured": UNREADABLE}
-            if rows:
-                values = measure_within_memory(name, analyzer, batch)
-                for i, member in enumerate(rows):
-                    cells[member[0]] = {column: v[i] for column, v in values.items()}
-            self.seconds[f"measure {name}"] += time.perf_counter() - started
+    def _collect(self) -> None:
+        cells, seconds = self._running.popleft().result()
+        for name, rows in cells.items():
+            self._cells[name] |= rows
+        for name, spent in seconds.items():
+            self.seconds[f"measure {name}"] += spent
+
+
+def measure_group(plan: Plan, missing: Sequence[str], members: list[Member], device: str) -> Measured:
+    """Measure what is missing of some images; return analyzer -> row -> column -> value, and analyzer -> seconds."""
+    everything = Batch([m[1] for m in members], [m[2] for m in members], device)
+    usable = [m for m in members if m[2].status == "ok"]
+    pictures = everything if len(usable) == len(members) else Batch(*_columns_of(usable), device)
+    measured: dict[str, dict[int, dict[str, Any]]] = {}
+    seconds: dict[str, float] = {}
+    for name in missing:
+        analyzer = plan.measuring[name]
+        batch, rows = (pictures, usable) if analyzer.views else (everything, members)
+        started = time.perf_counter()
+        cells: dict[int, dict[str, Any]] = {m[0]: {f"{name}.unmeasured": UNREADABLE} for m in members}
+        if rows:
+            values = measure_within_memory(name, analyzer, batch)
+            for i, member in enumerate(rows):
+                cells[member[0]] = {column: v[i] for column, v in values.items()}
+        measured[name] = cells
+        seconds[name] = time.perf_counter() - started
+    return measured, seconds
 
 
 def measure_within_memory(name: str, analyzer: Analyzer, batch: Batch) -> dict[str, Sequence[Any]]:
@@ -171,7 +205,7 @@ def measure_within_memory(name: str, analyzer: Analyzer, batch: Batch) -> dict[s
     return values
 
 
-def _columns_of(members: list[tuple[int, ImageRecord, Decoded]]) -> tuple[list[ImageRecord], list[Decoded]]:
+def _columns_of(members: list[Member]) -> tuple[list[ImageRecord], list[Decoded]]:
     return [m[1] for m in members], [m[2] for m in members]
 
 

@@ -1,1 +1,82 @@
-"""Repairs: a finding becomes an edit on a copy; originals are only read. Each says whether it loses anything."""
+"""Repairs: one file each, all on a copy. A repair knows the rules that call for it, decides its parameters from a row
+of the report, and changes a picture. `plan` decides, `carry_out` does, `run` is the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Pixels = npt.NDArray[np.uint8]
+Row = Mapping[str, Any]
+"""One row of images.parquet."""
+
+Parameters = dict[str, Any]
+"""What a repair was told to do; plain values, so that provenance can hold them and a repair can be repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture under repair: full size, upright, sRGB.
+
+    Attributes:
+        pixels: (h, w, 3) uint8.
+        alpha: (h, w) uint8, None when opaque.
+        mask: (h, w) uint8 to be written as a file of its own, None when there is none.
+    """
+
+    pixels: Pixels
+    alpha: Pixels | None = None
+    mask: Pixels | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose.
+
+    Attributes:
+        normalize: also repair colours, geometry and the like, not only what is plainly broken.
+        background: red, green and blue, 0 to 255, put under transparent parts.
+        alpha: "background" or "mask": what becomes of transparency.
+        white_balance: "set" or "off".
+    """
+
+    normalize: bool = False
+    background: tuple[int, int, int] = (255, 255, 255)
+    alpha: str = "background"
+    white_balance: str = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class Centre:
+    """What the images of a concept have in common; None where too few of them were measured.
+
+    Attributes:
+        light: shares of red, green and blue in the light, linear sRGB.
+        lightness: mean L*.
+    """
+
+    light: tuple[float, float, float] | None = None
+    lightness: float | None = None
+
+
+class Repair(Protocol):
+    """What every repair of pixels is: a module with these names.
+
+    Attributes:
+        RULES: ids of the rules that call for it.
+        SAFE: runs without --normalize.
+    """
+
+    RULES: tuple[str, ...]
+    SAFE: bool
+
+    def parameters(self, row: Row, centre: Centre, options: Options) -> Parameters | str:
+        """Return what to do to the image of this row, or one sentence why nothing can be done."""
+
+    def apply(self, picture: Picture, parameters: Parameters) -> Picture:
+        """Return the repaired picture."""

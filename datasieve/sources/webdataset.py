@@ -161,7 +161,7 @@ def _members(path: str, file: str, ledger: Ledger) -> Iterator[_Member]:
     with open(file, "rb") as handle:
         handle.seek(end)
         block = handle.read(_BLOCK)
-    if not block:
+    if len(block) < _BLOCK and not block.strip(b"\0"):
         _note_cut(path, "after a whole file, without the mark that ends a tar", number, ledger)
     elif block.strip(b"\0"):
         _note_cut(path, f"in a damaged header at byte {end}", number, ledger)

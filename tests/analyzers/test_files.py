@@ -100,12 +100,13 @@ FAULTY: list[tuple[str, Callable[[], bytes], str, set[str]]] = [
     ("wrong-extension", lambda: GOOD, "a.png", set()),
     ("animated", moving, "a.webp", set()),
     ("pages", lambda: encoded(photo(), "TIFF", save_all=True, append_images=[photo()]), "a.tif", set()),
-    ("tiny", lambda: encoded(photo((600, 500)), "JPEG"), "a.jpg", set()),
+    ("small", lambda: encoded(photo((600, 500)), "JPEG"), "a.jpg", set()),
+    ("tiny", lambda: encoded(photo((80, 60)), "JPEG"), "a.jpg", {"small"}),
     ("aspect", lambda: encoded(photo((2000, 600)), "JPEG"), "a.jpg", set()),
     ("alpha", rgba, "a.png", set()),
     ("hidden-colour", lambda: rgba(hidden=True), "a.png", {"alpha"}),
     ("rotated", lambda: tagged(orientation=6), "a.jpg", set()),
-    ("profile", lambda: (TORTURE / "icc" / "displayp3_converted.jpg").read_bytes(), "a.jpg", {"tiny"}),
+    ("profile", lambda: (TORTURE / "icc" / "displayp3_converted.jpg").read_bytes(), "a.jpg", {"small"}),
     ("profile-broken", lambda: encoded(photo(), "JPEG", icc_profile=bytes(300)), "a.jpg", set()),
     ("uncalibrated", lambda: tagged(colour_space=65535), "a.jpg", set()),
     ("bit-depth", lambda: encoded(Image.fromarray(np.arange(640 * 600, dtype=np.uint16).reshape(600, 640)), "PNG"),
@@ -160,7 +161,7 @@ def test_jpeg_settings_are_read_back(quality: int, code: int, ratio: str) -> Non
 
 
 def test_the_smallest_training_side_follows_the_base_model() -> None:
-    assert BY_ID["files.tiny"].limits == {"sd15": 512, "sd21": 768, "sdxl": 1024, "sd3": 1024, "flux": 1024}
+    assert BY_ID["files.small"].limits == {"sd15": 512, "sd21": 768, "sdxl": 1024, "sd3": 1024, "flux": 1024}
 
 
 def test_an_undecodable_file_has_a_reason_and_no_invented_numbers() -> None:

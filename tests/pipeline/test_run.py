@@ -205,13 +205,13 @@ def test_accepted_findings_are_left_out_and_counted(images: Callable[[int], Path
 
 def test_limits_select_and_ignore_decide_what_is_found(images: Callable[[int], Path]) -> None:
     folder = images(3)  # 200 x 150 pixels
-    tiny = audit(folder, settings=Settings(select=("files.tiny",)))
-    assert {f["rule"] for f in tiny.findings().to_pylist()} == {"files.tiny"}
+    tiny = audit(folder, settings=Settings(select=("files.small",)))
+    assert {f["rule"] for f in tiny.findings().to_pylist()} == {"files.small"}
     assert tiny.findings()["limit"].to_pylist() == [512.0] * 3
-    larger = audit(folder, settings=Settings(select=("files.tiny",), base="sdxl"))
+    larger = audit(folder, settings=Settings(select=("files.small",), base="sdxl"))
     assert larger.findings()["limit"].to_pylist() == [1024.0] * 3
-    lower = audit(folder, settings=Settings(select=("files",), limits={"files.tiny": 100}))
-    assert "files.tiny" not in lower.findings()["rule"].to_pylist()
+    lower = audit(folder, settings=Settings(select=("files",), limits={"files.small": 100}))
+    assert "files.small" not in lower.findings()["rule"].to_pylist()
     ignored = audit(folder, settings=Settings(ignore=("files",)))
     assert not [r for r in ignored.findings()["rule"].to_pylist() if r.startswith("files.")]
     with pytest.raises(ConfigError, match=r"no rule is called 'colour\.nonsense'"):

@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from datasieve.errors import InputError
@@ -79,6 +79,8 @@ def test_keys_end_at_the_first_dot_and_dotted_names_are_still_paired(tmp_path: P
 
 
 @settings(max_examples=40, deadline=None)
+@example(3 * 4608)
+@example(3 * 4608 + 1)
 @given(st.integers(1, 15_000))
 def test_samples_before_a_cut_are_used_wherever_it_is(tmp_path_factory: pytest.TempPathFactory, length: int) -> None:
     root = tmp_path_factory.mktemp("cut")

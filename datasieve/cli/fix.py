@@ -1,0 +1,125 @@
+"""`datasieve fix`: a repaired copy of a set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from datasieve.cli.choices import BASES, PATH, TARGETS, TRAINERS, names
+
+if TYPE_CHECKING:
+    from datasieve.repair.run import Fixed
+
+_COLOURS = {"white": (255, 255, 255), "black": (0, 0, 0), "grey": (128, 128, 128)}
+
+
+def _colour(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple[int, int, int]:
+    if value in _COLOURS:
+        return _COLOURS[value]
+    digits = value.removeprefix("#")
+    try:
+        if len(digits) != 6:
+            raise ValueError
+        return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not white, black, grey or #rrggbb", ctx, parameter) from None
+
+
+@click.command("fix", short_help="Write a repaired copy of a set.")
+@click.argument("path", type=PATH, default=".")
+@click.option("--out", type=PATH, metavar="FOLDER", help="Where the copy goes.  [default: PATH-clean beside PATH]")
+@click.option("--normalize", is_flag=True, help="Also trim bars and bring odd light and exposure to the set's own.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and write nothing.")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--select", multiple=True, callback=names, metavar="RULES", help="Repair only these rules or prefixes.")
+@click.option("--ignore", multiple=True, callback=names, metavar="RULES", help="Leave these rules or prefixes alone.")
+@click.option("--alpha", type=click.Choice(("background", "mask")), default="background", show_default=True,
+              help="Transparency: flatten it, or flatten it and keep it as a mask file.")  # fmt: skip
+@click.option("--background", callback=_colour, default="white", show_default=True, metavar="COLOUR",
+              help="What goes under transparent parts: white, black, grey or #rrggbb.")  # fmt: skip
+@click.option("--wb", type=click.Choice(("set", "off")), default="set", show_default=True,
+              help="White balance with --normalize: outliers to the set's light, or none.")  # fmt: skip
+@click.option("--for", "target", type=click.Choice(TARGETS), help="What you will train.  [default: ti]")
+@click.option("--base", type=click.Choice(BASES), help="The base model; sets resolution and limits.  [default: sd15]")
+@click.option("--trainer", type=click.Choice(TRAINERS), help="The trainer whose habits are checked.")
+@click.option("--config", type=PATH, metavar="FILE", help="Settings.  [default: nearest datasieve.toml or pyproject]")
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no notes.")
+def command(
+    path: Path,
+    out: Path | None,
+    normalize: bool,
+    dry_run: bool,
+    form: str,
+    select: tuple[str, ...] | None,
+    ignore: tuple[str, ...] | None,
+    alpha: str,
+    background: tuple[int, int, int],
+    wb: str,
+    config: Path | None,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Write a repaired copy of the images in PATH; the originals are only read.
+
+    Images that need nothing are copied byte for byte. Exact and near copies and unreadable files go to a folder of
+    their own beside the copy. What was done to each file stands in provenance.parquet.
+
+    \b
+    Examples:
+      datasieve fix photos --dry-run
+      datasieve fix photos --normalize --out photos-clean
+      datasieve fix photos --ignore duplicates.near --alpha mask
+    """
+    from datasieve.config import find_config, load_settings
+    from datasieve.progress import Silent
+    from datasieve.repair import Options
+    from datasieve.repair.run import fix
+    from datasieve.reporting.bar import bar
+    from datasieve.reporting.screen import stderr_console
+
+    settings = load_settings(config or find_config(Path.cwd()), **options)
+    chosen = Options(normalize, background, alpha, wb)
+    arguments: dict[str, Any] = {
+        "options": chosen,
+        "settings": settings,
+        "select": select or (),
+        "ignore": ignore or (),
+    }
+    try:
+        if quiet:
+            fixed = fix(path, out, dry_run=dry_run, progress=Silent(), **arguments)
+        else:
+            with bar(stderr_console()) as drawn:
+                fixed = fix(path, out, dry_run=dry_run, progress=drawn, **arguments)
+    except KeyboardInterrupt:
+        click.echo("Interrupted. Run the same command again to go on where it stopped.", err=True)
+        return 130
+    _print(fixed, form, dry_run=dry_run)
+    return 0
+
+
+def _print(fixed: Fixed, form: str, *, dry_run: bool) -> None:
+    from datasieve.reporting.repairs import plan_json, plan_lines, told
+    from datasieve.reporting.summary import command as shell
+    from datasieve.reporting.summary import here
+    from datasieve.reporting.text import safe, write_out
+
+    if form == "json":
+        write_out(plan_json(fixed) + "\n", machine=True)
+        return
+    lines = plan_lines(fixed.actions)
+    if dry_run:
+        lines += ["", "Nothing was written. Run it without --dry-run to carry this out."]
+    else:
+        after = fixed.after.verdict if fixed.after is not None else "nothing was left"
+        lines += ["", f"Verdict   {fixed.before.verdict} before, {after} now"]
+        if fixed.after is not None:
+            lines += [f"Findings  {told(fixed.before)} before; {told(fixed.after)} now"]
+        lines += [f"Clean set {safe(str(here(fixed.clean)))}"]
+        if any(action.kind in ("set aside", "quarantine") for action in fixed.actions):
+            lines += [f"Set aside {safe(str(here(fixed.aside)))}"]
+        if fixed.after is not None:
+            lines += [f"Next      {shell('show', here(fixed.after.path))}"]
+    write_out("\n".join(lines) + "\n", machine=False)
