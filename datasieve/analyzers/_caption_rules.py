@@ -246,8 +246,8 @@ RULES: tuple[Rule, ...] = (
         'It lacks "{captions.placeholder}", which other captions of its concept hold: it trains nothing.',
         "Edit the caption so that it holds the placeholder.",
         "The new token learns only from captions that hold it; the others train the base model's words instead.",
-        "Placeholders by convention (<my-cat>, [V], sks, ohwx) in any caption of the concept; fires where none is. "
-        "A trigger word of another kind is not recognised.",
+        "Placeholders by convention (<my-cat>, [V], sks, ohwx) in a fifth of the concept's captions or more; fires "
+        "where none is. A trigger word of another kind is not recognised.",
         _EXACT,
         side="is",
         limit=True,

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from datasieve.config import Settings
 
 _TOKENIZER = "Radford et al. 2021, arXiv:2103.00020; the vocabulary of open_clip"
+FEWEST_PLACEHOLDERS = 0.2
+"""Share of captions that must hold one; rarer ones are what captioners leave behind ("<unk>")."""
 FEWEST_DETAILS_IDENTICAL = 4
 """Captions that say less may well fit two pictures."""
 
@@ -292,6 +294,8 @@ def _compare_placeholders(members: Sequence[int], own: Sequence[str | None], col
     held = [placeholders(caption) if caption else [] for caption in own]
     counts = collections.Counter(word for words in held for word in set(words) if word != "[filewords]")
     if not counts:
+        return
+    if sum(map(bool, held)) < FEWEST_PLACEHOLDERS * sum(map(bool, own)):
         return
     word = max(counts, key=lambda word: (counts[word], word))
     for i, caption, words in zip(members, own, held, strict=True):

@@ -27,12 +27,12 @@ _ESCAPE = re.compile(r"\\([()\[\]\\])")
 _TEMPLATE = re.compile(r"\[(?:name|filewords|trigger)\]")
 
 CONVENTIONAL = ("sks", "ohwx", "zwx", "shs")
-"""Rare tokens that tutorials use as trigger words."""
+"""Rare tokens that tutorials use as trigger words; in capitals they are other words (the SKS is a rifle)."""
 
+_HTML = "a|b|i|u|p|br|hr|em|strong|span|div|img|font|li|ul|ol|td|tr|table|sub|sup|code|pre|h[1-6]"
 PLACEHOLDER = re.compile(
-    r"<(?!lora:|lyco:|hypernet:)[\w-]+(?:\s[\w-]+)?>|\[(?:name|filewords|trigger|V\d?)\](?:\w)?|"
-    rf"(?<![\w-])(?:{'|'.join(CONVENTIONAL)})(?![\w-])",
-    re.IGNORECASE,
+    rf"<(?!(?i:{_HTML})>)[\w-]+(?:\s[\w-]+)?>|\[(?i:name|filewords|trigger|V\d?)\]|"
+    rf"(?<![\w-])(?:{'|'.join(CONVENTIONAL)})(?![\w-])"
 )
 """Words that stand for a concept by convention: `<my-cat>`, `[V]`, `sks`, and the slots of templates."""
 
@@ -105,7 +105,7 @@ def style(text: str) -> Style:
 
 def placeholders(text: str) -> list[str]:
     """Return the placeholder words of `text`, in order and as often as they stand there."""
-    if "<" in text or "[" in text or any(word in text.lower() for word in CONVENTIONAL):
+    if "<" in text or "[" in text or any(word in text for word in CONVENTIONAL):
         return PLACEHOLDER.findall(text)
     return []
 

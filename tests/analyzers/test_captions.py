@@ -5,12 +5,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from datasieve.analyzers import Comparison
 from datasieve.analyzers.captions import ANALYZER
 from datasieve.captions.granularity import FAR
 from datasieve.config import Settings
 from datasieve.policy import judge
+from datasieve.report import arrow_array, arrow_field
 from datasieve.reporting.actions import CAPTION, LOOK, action
 
 SCENES = (
@@ -49,18 +52,18 @@ def table(captions: Sequence[str | None], concepts: Sequence[str] | None = None)
     )
 
 
-def compare(captions: Sequence[str | None], **settings: Any) -> Comparison:
-    return ANALYZER.compare(table(captions), Settings(**settings))
+def compare(captions: Sequence[str | None], **chosen: Any) -> Comparison:
+    return ANALYZER.compare(table(captions), Settings(**chosen))
 
 
-def fired(captions: Sequence[str | None], **settings: Any) -> dict[str, set[str]]:
+def fired(captions: Sequence[str | None], **chosen: Any) -> dict[str, set[str]]:
     """Return rule -> file names (concepts for rules on concepts) of the findings on these captions."""
-    found = compare(captions, **settings)
+    found = compare(captions, **chosen)
     images = table(captions)
     for name, values in found.columns.items():
         images = images.append_column(name, pa.array(values))
     concepts = pa.table({"concept": ["dog"], **{c: [v["dog"]] for c, v in found.concepts.items()}})
-    words = Settings(**settings).words()
+    words = Settings(**chosen).words()
     out: dict[str, set[str]] = {}
     for scope, rows in (("image", images), ("concept", concepts)):
         for finding in judge(rows, ANALYZER.rules, scope, words):
@@ -155,6 +158,25 @@ def test_the_case_of_the_stray_separators() -> None:
 def test_the_case_of_the_token_that_one_caption_holds() -> None:
     captions = ["a photo of <thing> on a table", *(f"a photo of a thing {scene}" for scene in SCENES[:4])]
     assert fired(captions)["placeholder-missing"] == {"1.jpg", "2.jpg", "3.jpg", "4.jpg"}
+
+
+def test_what_a_captioner_left_in_one_of_many_captions_is_no_placeholder() -> None:
+    assert "placeholder-missing" not in fired([*DESCRIBED, "a photo of a corgi with <unk> lying on a mat"])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.none() | st.text(max_size=30) | st.sampled_from([*DESCRIBED, *TAGGED, "sks", "<a> <a>"]), max_size=30)
+)
+def test_any_captions_can_be_compared(captions: list[str | None]) -> None:
+    for trainer in (None, "kohya", "a1111", "onetrainer"):
+        found = compare(captions, trainer=trainer, batch_size=4)
+        for column in ANALYZER.columns:
+            values = found.columns[column.name]
+            assert len(values) == len(captions)
+            arrow_array(values, arrow_field(column).type)
+            if column.low is not None:
+                assert all(value >= column.low for value in values if value is not None)
 
 
 def test_a_placeholder_that_most_hold_is_missed_and_doubling_is_told() -> None:

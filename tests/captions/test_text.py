@@ -48,6 +48,7 @@ def test_what_is_said_without_the_syntax(text: str, expected: str) -> None:
 def test_placeholders_are_found_and_network_tags_are_none() -> None:
     text = "a photo of <my-cat> and sks, [V], [name], <lora:x:1>, asks"
     assert placeholders(text) == ["<my-cat>", "sks", "[V]", "[name]"]
+    assert placeholders("<b>bold</b>, <br/>, <3, an SKS rifle, a <| b") == []
 
 
 def test_non_latin_text_is_kept_and_named() -> None:
