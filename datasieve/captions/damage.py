@@ -11,13 +11,15 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from datasieve.captions.lexicon import SHOWS
+from datasieve.captions.style import LONGEST_TAG
+
 _ENTITY = re.compile(
     r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|(?:amp|lt|gt|quot|apos|nbsp|eacute|uuml|ouml|auml|hellip|mdash));", re.I
 )
 _TAG = re.compile(r"</?(?:a|b|i|u|p|br|div|span|em|strong|img|font|li|ul|td|tr|h[1-6])(?:\s[^<>]*)?/?>", re.I)
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
 _INVISIBLE = re.compile("[\u200b\u200e\u200f\u2060\u00ad]")
-_PICTURE_OF = re.compile(r"\b(?:photo|photograph|picture|image|pic|shot|snapshot)s? of\b", re.I)
 _STRAY = re.compile(r"[,.;]\s*,|,\s*[.;](?!\.)|^\s*,|,\s*$")
 _SUSPECT = re.compile("[\x80-\xff\u0152-\u017e\u0192\u02c6\u02dc\u2013-\u2122]")
 
@@ -65,7 +67,9 @@ def repeated(pieces: Sequence[str]) -> list[str]:
     again: dict[str, None] = {}
     for piece in pieces:
         key = piece.lower().replace("_", " ").replace("-", " ")
-        key = " ".join(sorted(word.rstrip("s") for word in key.split()))
+        parts = key.split()
+        if len(parts) <= LONGEST_TAG:
+            key = " ".join(sorted([word.rstrip("s") for word in parts]))
         if first.setdefault(key, piece) is not piece:
             again[key] = None
     return [first[key] for key in again if key]
@@ -73,7 +77,8 @@ def repeated(pieces: Sequence[str]) -> list[str]:
 
 def picture_phrases(text: str) -> int:
     """Return how often `text` says that it is a picture: "a photo of", "an image of"."""
-    return len(_PICTURE_OF.findall(text))
+    before = text.lower().split(" of ")[:-1]
+    return sum(part[part.rfind(" ") + 1 :].strip("\n,.;:(").rstrip("s") in SHOWS for part in before)
 
 
 def repetition(words: Sequence[str]) -> float | None:
