@@ -93,7 +93,16 @@ def main() -> None:
                     seconds = bare_decoding(photos, cores)
                 elif name == "datasieve":
                     shutil.rmtree(work / "report", ignore_errors=True)
-                    command = [sys.executable, "-m", "datasieve.cli", "audit", str(arguments.photos), "--quiet"]
+                    command = [
+                        sys.executable,
+                        "-m",
+                        "datasieve.cli",
+                        "audit",
+                        str(arguments.photos),
+                        "--quiet",
+                        "--embedder",
+                        "none",
+                    ]
                     seconds = command_seconds([*command, "--out", str(work / "report")])
                 else:
                     output = work / f"out-{name}"

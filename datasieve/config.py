@@ -19,6 +19,7 @@ Base = Literal["sd15", "sd21", "sdxl", "sd3", "flux"]
 Target = Literal["ti", "hypernetwork", "lora"]
 Trainer = Literal["kohya", "onetrainer", "ai-toolkit", "a1111", "diffusers", "simpletuner", "datasieve"]
 ConceptBy = Literal["auto", "folder", "caption", "none"]
+Embedder = Literal["auto", "lite0", "none"]
 FailOn = Literal["never", "warning", "error"]
 
 RESOLUTIONS: dict[str, int] = {"sd15": 512, "sd21": 768, "sdxl": 1024, "sd3": 1024, "flux": 1024}
@@ -39,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
         batch_size: images per training step, for buckets.
         concept_by: how images are told apart into concepts.
         max_pixels: images with more pixels are refused from their header.
+        embedder: what turns pictures into vectors: "auto", "lite0" or "none".
         fail_on: lowest severity of a finding that makes the exit code 1.
     """
 
@@ -52,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     batch_size: int = 1
     concept_by: ConceptBy = "auto"
     max_pixels: int = 178_956_970
+    embedder: Embedder = "auto"
     fail_on: FailOn = "never"
 
     @property

@@ -5,6 +5,7 @@
     findings.parquet   one row a finding: `schema.FINDING_FIELDS`
     pairs.parquet      pairs of images that are alike: `schema.PAIR_FIELDS`
     concepts.parquet   one row a concept
+    embeddings.parquet one row an image that an embedder has seen: image_id, path, concept and its unit vector
     columns/<analyzer>/part-00007-<digest>.parquet   measurements as they were taken, a part at a time
 
 A part holds the measurements of one analyzer for up to `PART_IMAGES` images. Its name ends in a digest of its members
@@ -57,13 +58,19 @@ def arrow_field(column: Column) -> pa.Field:
         "source": column.source,
         "tolerance": repr(column.tolerance),
     }
-    return pa.field(column.name, _TYPES[column.kind], metadata={k: v for k, v in facts.items() if v})
+    kind = pa.list_(pa.float16(), column.size) if column.kind == "vector" else _TYPES[column.kind]
+    return pa.field(column.name, kind, metadata={k: v for k, v in facts.items() if v})
 
 
 def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return an Arrow array; None, NaN and infinities become null, text is made fit for UTF-8."""
     import numpy as np
 
+    if pa.types.is_fixed_size_list(kind):
+        empty = np.zeros(kind.list_size, np.float16)
+        flat = np.concatenate([empty if v is None else np.asarray(v, np.float16) for v in values] or [empty[:0]])
+        missing = pa.array([v is None for v in values], pa.bool_())
+        return pa.FixedSizeListArray.from_arrays(pa.array(flat), kind.list_size, mask=missing)
     if pa.types.is_floating(kind):
         numbers = np.asarray([np.nan if v is None else v for v in values], np.float64)
         return pa.array(numbers, kind, mask=~np.isfinite(numbers))
@@ -138,6 +145,12 @@ class Report:
     def concepts(self) -> pa.Table:
         """Return concepts.parquet."""
         return self._read("concepts.parquet")
+
+    def embeddings(self) -> pa.Table:
+        """Return embeddings.parquet. Raises ReportError when no embedder ran."""
+        if not (self.path / "embeddings.parquet").is_file():
+            raise ReportError(f"{self.path} holds no embeddings", remedy="Audit again with an embedder.")
+        return self._read("embeddings.parquet")
 
     def columns(self) -> dict[str, dict[str, str]]:
         """Return column name -> description, unit, range and source, as the report's schema tells them."""

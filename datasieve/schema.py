@@ -8,7 +8,7 @@ from typing import Literal
 SCHEMA_VERSION = 1
 """Version of the report's Parquet schema, kept in every file's footer as `datasieve.schema`."""
 
-Kind = Literal["float", "int", "bool", "string"]
+Kind = Literal["float", "int", "bool", "string", "vector"]
 Stage = Literal["measure", "compare"]
 
 
@@ -18,13 +18,15 @@ class Column:
 
     Attributes:
         name: `<analyzer>.<quantity>`, lower case, hyphens between words.
-        kind: "float" is stored as float32, "int" as int64, "bool", "string".
+        kind: "float" is stored as float32, "int" as int64, "bool", "string", "vector" as a list of `size` float16
+            that goes into embeddings.parquet instead of images.parquet.
         unit: natural unit ("kelvin", "px", "bits", "share", "degree"...); "" for a name or a truth value.
         description: one sentence: what the number says, and which direction is bad if one is.
         low, high: the closed range of possible values; None where there is no bound.
         source: paper, standard or spec of the method; "" where it is a plain fact.
         tolerance: the largest honest difference between devices or decoder paths, in `unit`.
         stage: "measure" (one image alone) or "compare" (needs the whole set).
+        size: numbers in a vector; 0 otherwise.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Column:
     source: str = ""
     tolerance: float = 0.0
     stage: Stage = "measure"
+    size: int = 0
 
 
 IMAGE_FIELDS = (

@@ -55,6 +55,22 @@ class Measures(Protocol):
         """
 
 
+@runtime_checkable
+class Configures(Protocol):
+    """Measures differently under other settings.
+
+    Attributes:
+        variant: what its numbers depend on besides `version`; parts of another variant are measured again.
+        embedder: what run.json tells of its embedder, None without one.
+    """
+
+    variant: str
+    embedder: dict[str, str] | None
+
+    def configured(self, settings: Settings) -> Analyzer:
+        """Return the analyzer as these settings want it."""
+
+
 @dataclass
 class Comparison:
     """What a comparison over the set found.

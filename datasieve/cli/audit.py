@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datasieve.rules import Rule
 
 CONCEPT_BY = ("auto", "folder", "caption", "none")
+EMBEDDERS = ("auto", "lite0", "none")
 FAIL_ON = ("never", "warning", "error")
 FORMATS = ("text", "json", "csv", "sarif", "github")
 
@@ -41,6 +42,7 @@ def _limits(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
 @click.option("--resolution", type=click.IntRange(1), help="Training resolution in pixels.  [default: the base's]")
 @click.option("--batch-size", type=click.IntRange(1), help="Images per training step.  [default: 1]")
 @click.option("--concept-by", type=click.Choice(CONCEPT_BY), help="What tells concepts apart.  [default: auto]")
+@click.option("--embedder", type=click.Choice(EMBEDDERS), help="Turns pictures into vectors.  [default: auto]")
 @click.option("--select", multiple=True, callback=names, metavar="RULES", help="Only these rules or prefixes.")
 @click.option("--ignore", multiple=True, callback=names, metavar="RULES", help="Leave these rules or prefixes out.")
 @click.option("--limit", "limits", multiple=True, callback=_limits, metavar="RULE=NUMBER", help="Another limit.")

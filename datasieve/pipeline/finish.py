@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from datasieve.analyzers import Compares, Comparison, compared
@@ -56,6 +57,7 @@ def finish(
         for kind, a, b, score in comparison.pairs
     ]
     write_table(pairs_table(pairs), report / "pairs.parquet")
+    write_embeddings(report, plan, measurer)
 
     tally = Tally()
     statuses: collections.Counter[str] = collections.Counter()
@@ -106,6 +108,7 @@ def finish(
     timing["report"] = round(time.perf_counter() - started, 4)
     return {
         **run,
+        "embedder": plan.embedder(),
         "counts": {
             "images": offset,
             **{status: statuses[status] for status in ("ok", "unreadable", "refused", "ignored")},
@@ -126,10 +129,35 @@ def images_schema(plan: Plan, measurer: Measurer) -> pa.Schema:
     fields = [field_of(name) for name in IMAGE_FIELDS]
     for name in sorted({*plan.measuring, *plan.comparing}):
         if name in plan.measuring:
-            fields += measurer.stores[name].fields
+            fields += [f for f in measurer.stores[name].fields if not is_vector(f)]
         if name in plan.comparing:
             fields += [arrow_field(c) for c in compared(plan.comparing[name])]
     return schema_with_version(fields)
+
+
+def is_vector(field: pa.Field) -> bool:
+    """Tell whether a field belongs into embeddings.parquet."""
+    return bool(pa.types.is_fixed_size_list(field.type))
+
+
+def write_embeddings(report: Path, plan: Plan, measurer: Measurer) -> None:
+    """Write the vectors of all images that have one, part by part; no file when there are none."""
+    final = report / "embeddings.parquet"
+    vectors = [f for name in plan.measuring for f in measurer.stores[name].fields if is_vector(f)]
+    if not vectors:
+        return
+    written = 0
+    names = ("image_id", "path", "concept")
+    fields = [*(field_of(n) for n in names), vectors[0].with_name("embedding")]
+    with atomic_path(final) as path, pq.ParquetWriter(path, schema_with_version(fields), compression="zstd") as writer:
+        for index in range(len(measurer.parts)):
+            table = _read_part(measurer, index, (*names, vectors[0].name))
+            table = table.filter(pc.is_valid(table[vectors[0].name]))
+            columns = [table[n] for n in (*names, vectors[0].name)]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema_with_version(fields)))
+            written += len(table)
+    if not written:
+        final.unlink()
 
 
 def _compare(

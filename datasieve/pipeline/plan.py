@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from datasieve.analyzers import Analyzer, Compares, Measures, compared, load, measured, names
+from datasieve.analyzers import Analyzer, Compares, Configures, Measures, compared, load, measured, names
 from datasieve.batch import DecodeRequest, NativeHash, Tiles
 from datasieve.config import Settings
 from datasieve.schema import IMAGE_FIELDS, SCHEMA_VERSION, Column
@@ -32,12 +32,19 @@ class Plan:
     comparing: dict[str, Analyzer]
     request: DecodeRequest
 
+    def embedder(self) -> dict[str, str] | None:
+        """Return what run.json tells of the embedder."""
+        found = (a.embedder for a in self.measuring.values() if isinstance(a, Configures))
+        return next((e for e in found if e), None)
+
     def fingerprint(self, name: str) -> str:
         """Return what the measurements of analyzer `name` depend on besides the file's content."""
         decoders = ", ".join(f"{package} {_version(package)}" for package in _DECODERS)
         number = self.measuring[name].version if name in self.measuring else 0
+        analyzer = self.measuring.get(name)
+        variant = f" {analyzer.variant}" if isinstance(analyzer, Configures) else ""
         return (
-            f"{name} {number}; decoder {DECODER_VERSION}; {decoders}; schema {SCHEMA_VERSION}; "
+            f"{name} {number}{variant}; decoder {DECODER_VERSION}; {decoders}; schema {SCHEMA_VERSION}; "
             f"max-pixels {self.request.max_pixels}"
         )
 
@@ -70,7 +77,8 @@ def make_plan(settings: Settings, chosen: Sequence[str] | None = None) -> Plan:
         name = wanted.pop(0)
         if name in analyzers:
             continue
-        analyzers[name] = load(name)
+        analyzer = load(name)
+        analyzers[name] = analyzer.configured(settings) if isinstance(analyzer, Configures) else analyzer
         order.add(name)
         for column in analyzers[name].needs:
             owner = column.split(".")[0]

@@ -35,7 +35,7 @@ BATCH_IMAGES = {"cpu": 8, "cuda": 64}
 WINDOW_IMAGES = 192
 """Pictures that may be decoded ahead of measuring: about 1 MB each."""
 
-TABLES = ("images.parquet", "findings.parquet", "pairs.parquet", "concepts.parquet")
+TABLES = ("images.parquet", "findings.parquet", "pairs.parquet", "concepts.parquet", "embeddings.parquet")
 
 
 class Interrupted(KeyboardInterrupt):
@@ -105,7 +105,7 @@ def audit(
         "status": "running",
         "dataset": {"path": str(dataset.resolve()), "layout": ingest.layout},
         "settings": settings,
-        "embedder": None,
+        "embedder": plan.embedder(),
         "analyzers": {name: analyzer.version for name, analyzer in (plan.measuring | plan.comparing).items()},
     }
     write_json(report / "run.json", {**run, "settings": _settings(settings)})

@@ -73,6 +73,8 @@ def measure(analyzer: Analyzer, images: Sequence[tuple[ImageRecord, Decoded]]) -
 
 def equal(a: Any, b: Any, tolerance: float) -> bool:
     """Tell whether two measurements are the same: both missing, equal, or within the tolerance."""
+    if isinstance(a, np.ndarray):
+        return isinstance(b, np.ndarray) and np.allclose(a, b, atol=max(tolerance, 1e-3))
     missing = [v is None or v != v for v in (a, b)]
     if any(missing):
         return all(missing)

@@ -88,6 +88,7 @@ def test_the_choices_are_those_of_the_settings():
     assert get_args(config.Base) == shared.BASES
     assert get_args(config.Trainer) == shared.TRAINERS
     assert get_args(config.ConceptBy) == module.CONCEPT_BY
+    assert get_args(config.Embedder) == module.EMBEDDERS
     assert get_args(config.FailOn) == module.FAIL_ON
 
 
