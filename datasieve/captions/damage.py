@@ -78,7 +78,7 @@ def repeated(pieces: Sequence[str]) -> list[str]:
 def picture_phrases(text: str) -> int:
     """Return how often `text` says that it is a picture: "a photo of", "an image of"."""
     before = text.lower().split(" of ")[:-1]
-    return sum(part[part.rfind(" ") + 1 :].strip("\n,.;:(").rstrip("s") in SHOWS for part in before)
+    return sum(part[part.rfind(" ") + 1 :].strip("\n,.;:(") in SHOWS for part in before)
 
 
 def repetition(words: Sequence[str]) -> float | None:
