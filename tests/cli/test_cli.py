@@ -55,7 +55,8 @@ def audits(monkeypatch, tmp_path) -> Calls:
 def test_help_is_quick_and_loads_nothing_heavy():
     code = (
         "import sys; from datasieve.cli import main\n"
-        "for words in (['--help'], ['audit', '--help'], ['show', '-h'], ['explain', '-h'], ['doctor', '-h']):\n"
+        "for words in (['--help'], ['audit', '--help'], *([name, '-h'] for name in ('captions', 'show', 'explain',"
+        " 'doctor'))):\n"
         "    assert main(words) == 0\n"
         f"print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
     )
