@@ -1,0 +1,24 @@
+"""Batches for training: free of conflicts, of one latent shape, and balanced by gradient. See docs/sampling.md."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datasieve.sampling.infeasible import IsolationInfeasible
+    from datasieve.sampling.isolation import SemanticIsolationBatchSampler
+
+_HOMES = {
+    "IsolationInfeasible": "infeasible",
+    "SemanticIsolationBatchSampler": "isolation",
+}
+
+__all__ = ["IsolationInfeasible", "SemanticIsolationBatchSampler"]
+
+
+def __getattr__(name: str) -> Any:
+    # Names load on first use: the plan is NumPy, and whoever wants only that should not wait for torch.
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
