@@ -6,15 +6,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datasieve.sampling.gradient import GradientBalancedBatchSampler, IsolationGradientSampler
     from datasieve.sampling.infeasible import IsolationInfeasible
     from datasieve.sampling.isolation import SemanticIsolationBatchSampler
 
 _HOMES = {
+    "GradientBalancedBatchSampler": "gradient",
+    "IsolationGradientSampler": "gradient",
     "IsolationInfeasible": "infeasible",
     "SemanticIsolationBatchSampler": "isolation",
 }
 
-__all__ = ["IsolationInfeasible", "SemanticIsolationBatchSampler"]
+__all__ = [
+    "GradientBalancedBatchSampler",
+    "IsolationGradientSampler",
+    "IsolationInfeasible",
+    "SemanticIsolationBatchSampler",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -76,6 +76,7 @@ class PlannedBatchSampler(Sampler[list[int]]):
         self.seed = _seed(options.seed, options.generator)
         self.weights = weights
         self.epoch = 0
+        self._begun = 0
         self._yielded = 0
         self._resume: dict[str, Any] | None = None
         self.table = make_table(groups, bucket, buckets, demand)
@@ -114,7 +115,7 @@ class PlannedBatchSampler(Sampler[list[int]]):
             near = [layout for layout in layouts if layout.total_rounds <= fewest * 1.01]
             most = max(layout.total_rounds for layout in near)
             self._layouts = [layout.with_rounds(most) for layout in near]
-        self.rounds = most
+        self.rounds = self.covering_rounds = most
         if self.weights is not None:
             showings, step = int(table.demand.sum()), self.batch_size * batches
             self.rounds = showings // step if self.drop_last else -(-showings // step)
@@ -176,11 +177,13 @@ class PlannedBatchSampler(Sampler[list[int]]):
         """Return what `load_state_dict` needs to go on in the middle of an epoch.
 
         Args:
-            yielded: batches of this epoch that were trained on. By default those handed to the loader, which with
-                workers is ahead of training by prefetch_factor times workers.
+            yielded: batches of the epoch begun last that were trained on. By default those handed to the loader,
+                which with workers is ahead of training by prefetch_factor times workers.
         """
-        done = self._yielded if yielded is None else yielded
-        return {"epoch": self.epoch, "yielded": done, "seed": self.seed, "length": len(self)}
+        epoch, done = (self.epoch, self._yielded) if yielded is None else (self._begun, yielded)
+        if yielded is not None and yielded >= len(self):
+            epoch, done = epoch + 1, 0
+        return {"epoch": epoch, "yielded": done, "seed": self.seed, "length": len(self)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken. Raises ValueError when it is of a sampler with another plan."""
@@ -189,12 +192,13 @@ class PlannedBatchSampler(Sampler[list[int]]):
                 f"this state is of a sampler with seed {state['seed']} and {state['length']} batches an epoch, "
                 f"not seed {self.seed} and {len(self)}"
             )
-        self.epoch = int(state["epoch"])
+        self.epoch = self._begun = int(state["epoch"])
         self._resume = dict(state)
         self._yielded = int(state["yielded"])
 
     def _begin(self, epoch: int, state: dict[str, Any] | None) -> npt.NDArray[np.int64]:
         """Return the batches of an epoch that starts now, or goes on from `state`."""
+        self._begun = epoch
         return self.batches_of(epoch)
 
     def _finish(self, epoch: int) -> None:
@@ -274,7 +278,7 @@ class EpochIterator(Iterator[list[int]]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sampler's state at this place."""
-        return self.sampler.state_dict(self.yielded) | {"epoch": self.epoch}
+        return self.sampler.state_dict() | {"epoch": self.epoch, "yielded": self.yielded}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on at that place."""
