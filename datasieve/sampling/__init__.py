@@ -6,22 +6,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from datasieve.sampling.dataset import ReportDataset
     from datasieve.sampling.gradient import GradientBalancedBatchSampler, IsolationGradientSampler
+    from datasieve.sampling.gradient_norms import LinearGradNorms, expanded, expanded_norms, proxy_agreement
     from datasieve.sampling.infeasible import IsolationInfeasible
     from datasieve.sampling.isolation import SemanticIsolationBatchSampler
+    from datasieve.sampling.stream import IsolatingBatcher
 
 _HOMES = {
     "GradientBalancedBatchSampler": "gradient",
     "IsolationGradientSampler": "gradient",
+    "IsolatingBatcher": "stream",
     "IsolationInfeasible": "infeasible",
+    "LinearGradNorms": "gradient_norms",
+    "ReportDataset": "dataset",
+    "expanded": "gradient_norms",
+    "expanded_norms": "gradient_norms",
+    "proxy_agreement": "gradient_norms",
     "SemanticIsolationBatchSampler": "isolation",
 }
 
 __all__ = [
     "GradientBalancedBatchSampler",
+    "IsolatingBatcher",
     "IsolationGradientSampler",
     "IsolationInfeasible",
+    "LinearGradNorms",
+    "ReportDataset",
     "SemanticIsolationBatchSampler",
+    "expanded",
+    "expanded_norms",
+    "proxy_agreement",
 ]
 
 

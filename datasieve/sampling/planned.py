@@ -164,8 +164,9 @@ class PlannedBatchSampler(Sampler[list[int]]):
 
     def __iter__(self) -> EpochIterator:
         """Start the current epoch, where `load_state_dict` left off if it did. The next one follows at its end."""
-        state, self._resume = self._resume, None
-        return EpochIterator(self, self.epoch, state)
+        if self._resume is None:
+            self._yielded = 0
+        return EpochIterator(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next iteration yields. Needed only to skip or repeat: they follow by themselves."""
@@ -244,26 +245,29 @@ class EpochIterator(Iterator[list[int]]):
 
     It has a state of its own, as torchdata's StatefulDataLoader asks of iterators.
 
-    Args:
-        sampler: whose epoch it is.
-        epoch: which one.
-        state: of `state_dict`, to go on in its middle.
+    It starts with its first batch, not before: DataLoader makes two iterators and throws one away.
     """
 
-    def __init__(self, sampler: PlannedBatchSampler, epoch: int, state: dict[str, Any] | None) -> None:
+    def __init__(self, sampler: PlannedBatchSampler) -> None:
         self.sampler = sampler
-        self._start(epoch, state)
-
-    def _start(self, epoch: int, state: dict[str, Any] | None) -> None:
-        self.epoch = epoch
-        self.yielded = self._base = self.sampler._yielded = 0 if state is None else int(state["yielded"])
-        self._batches = self.sampler._begin(epoch, state)
+        self.epoch = sampler.epoch
+        self.yielded = self._base = 0
+        self._batches: npt.NDArray[np.int64] | None = None
         self._chunk: list[list[int]] = []
+
+    def _start(self) -> npt.NDArray[np.int64]:
+        sampler = self.sampler
+        state, sampler._resume = sampler._resume, None
+        self.epoch = sampler.epoch
+        self.yielded = self._base = sampler._yielded = 0 if state is None else int(state["yielded"])
+        return sampler._begin(self.epoch, state)
 
     def __iter__(self) -> EpochIterator:
         return self
 
     def __next__(self) -> list[int]:
+        if self._batches is None:
+            self._batches = self._start()
         if self.yielded - self._base >= len(self._chunk):
             # Python lists are made a chunk at a time: those of a whole epoch would take several times its memory.
             self._base = self.yielded
@@ -278,13 +282,14 @@ class EpochIterator(Iterator[list[int]]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sampler's state at this place."""
+        if self._batches is None:
+            return self.sampler.state_dict()
         return self.sampler.state_dict() | {"epoch": self.epoch, "yielded": self.yielded}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on at that place."""
         self.sampler.load_state_dict(state)
-        self.sampler._resume = None
-        self._start(int(state["epoch"]), state)
+        self._batches, self._chunk = None, []
 
 
 def _constructed(size: int, groups: Groups, counts: Ints, batches: int, source: np.random.Generator) -> int:
