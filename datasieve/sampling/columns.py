@@ -89,7 +89,7 @@ def arrays_of(
     wanted += copying if copies != "keep" else []
     wanted += [weights] if isinstance(weights, str) else []
     table = usable_rows(report, wanted)
-    concept = table["concept"].to_pylist()
+    concept = [c or "" for c in table["concept"].to_pylist()]
     labels = [
         (f"{c}/" if c and clusters != "concept" else "") + ("unmeasured" if k is None else str(k))
         for c, k in zip(concept, table[clusters].to_pylist(), strict=True)

@@ -14,12 +14,17 @@ import numpy.typing as npt
 import torch
 
 from datasieve.sampling import ranks
+from datasieve.sampling.columns import Copies, arrays_of
 from datasieve.sampling.gradient_history import GradientHistory, ZeroGradient
 from datasieve.sampling.groups import Floats, make_groups
 from datasieve.sampling.isolation import SemanticIsolationBatchSampler, bucket_codes, shares, whole_repeats
 from datasieve.sampling.planned import Options, PlannedBatchSampler
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from datasieve.report import Report
+
     Values = Sequence[float] | npt.NDArray[Any] | torch.Tensor
 
 BETA = 0.7
@@ -164,6 +169,28 @@ class GradientBalancedBatchSampler(_Balanced):
         groups = make_groups(np.zeros(count, np.int8))
         super().__init__(groups, bucket, kinds, demand, shares(weights, demand), options)
         self._balance(beta, cover_every, importance, timesteps)
+
+    @classmethod
+    def from_report(
+        cls,
+        report: Report,
+        *,
+        batch_size: int = 1,
+        weights: str | npt.ArrayLike | None = None,
+        copies: Copies = "keep",
+        **options: Any,
+    ) -> Self:
+        """Build the sampler from a report; index i is the i-th usable image, as in `ReportDataset`.
+
+        Args:
+            report: a finished audit; its buckets and repeats are kept.
+            batch_size: images of a batch.
+            weights, copies: which columns are read and how, see `datasieve.sampling.columns.arrays_of`.
+            options: those of the class.
+        """
+        read = arrays_of(report, clusters="concept", weights=weights, copies=copies)
+        given = {"buckets": read.buckets, "repeats": read.repeats, "weights": read.weights, **options}
+        return cls(len(read.clusters), batch_size, **given)
 
 
 class IsolationGradientSampler(_Balanced, SemanticIsolationBatchSampler):

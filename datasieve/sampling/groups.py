@@ -62,12 +62,19 @@ class Groups:
     def conflicting_pairs(self, rows: Ints) -> int:
         """Return how many pairs of positions in `rows` (image indices of one effective batch) conflict."""
         present, counts = np.unique(self.of_image[rows], return_counts=True)
-        total = 0
-        for i, group in enumerate(present.tolist()):
-            bad = self.against(np.array([group]))[present]
-            bad[: i + 1] = False
-            total += int(counts[i] * counts[bad].sum())
-        return total
+        concept = self.concept[present]
+        bound = concept >= 0
+        together = np.bincount(concept[bound], counts[bound])
+        within = ((together**2).sum() - (counts[bound] ** 2).sum()) / 2
+        spans = self.start[present + 1] - self.start[present]
+        step = np.arange(int(spans.sum())) - np.repeat(np.cumsum(spans) - spans, spans)
+        other = self.neighbour[np.repeat(self.start[present], spans) + step]
+        many = np.zeros(len(self))
+        many[present] = counts
+        # A listed pair within one concept is already counted by the concept.
+        apart = (self.concept[other] != np.repeat(concept, spans)) | (self.concept[other] < 0)
+        listed = (np.repeat(counts, spans) * many[other])[apart].sum() / 2
+        return round(float(within + listed))
 
     def conflict_share(self) -> float:
         """Return the probability that two images drawn at random (with replacement) conflict."""

@@ -29,6 +29,9 @@ Policy = Literal["error", "shrink", "relax"]
 VARIANTS = 4
 """Ways of making pools that epochs choose from, so that clusters do not meet the same company every time."""
 
+MANY_GROUPS = 10_000
+"""From here on one way must do: making pools takes tens of microseconds a group."""
+
 JITTER = 0.3
 _CHUNK = 1024
 
@@ -90,7 +93,7 @@ class PlannedBatchSampler(Sampler[list[int]]):
             source = epoch_generator(self.seed, 0)
             found = [
                 make_pools(table.groups, counts, self.batch_size, batches, source, JITTER if i else 0.0)
-                for i in range(VARIANTS)
+                for i in range(VARIANTS if len(table.groups) <= MANY_GROUPS else 1)
             ]
             best = max(pools.size for pools in found)
             if best >= self.batch_size or policy == "relax":

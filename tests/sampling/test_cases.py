@@ -121,6 +121,7 @@ def test_without_weights_a_remainder_is_shown_in_every_epoch() -> None:
     dropping = SemanticIsolationBatchSampler([0] * 10, buckets=shapes, batch_size=4, drop_last=True)
     assert (len(dropping), dropping.left_out) == (2, [9])
     assert {i for _ in range(12) for batch in dropping for i in batch} == set(range(9))
+    assert SemanticIsolationBatchSampler([0, 0, 0], weights=[1.0, 0.0, 1.0]).left_out == [1]
 
 
 def test_a_sampler_survives_pickling_in_the_middle_of_an_epoch() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
+from torch.utils.checkpoint import checkpoint
 
 from datasieve.sampling import LinearGradNorms, expanded, expanded_norms, proxy_agreement
 
@@ -95,6 +96,21 @@ def test_linear_norms_equal_vmap_for_lora() -> None:
         losses(model, x, target).sum().backward()
     torch.testing.assert_close(watch.norms(), oracle(model, losses, x, target), rtol=1e-4, atol=1e-6)
     assert not model.down._forward_hooks
+
+
+@pytest.mark.parametrize("precise", [True, False])
+def test_linear_norms_hold_under_gradient_checkpointing_and_autocast(precise: bool) -> None:
+    torch.manual_seed(3)
+    model = Shared(bias=True)
+    x, target = torch.randn(4, 8, 6), torch.randn(4, 4, 6)
+
+    def losses(call: object, inputs: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        return (call(inputs).float() - wanted).square().mean((1, 2))
+
+    with LinearGradNorms([model.first, model.second], batch=4) as watch, torch.autocast("cpu", enabled=not precise):
+        losses(lambda inputs: checkpoint(model, inputs, use_reentrant=False), x, target).sum().backward()
+    exact = oracle(model, losses, x, target)
+    torch.testing.assert_close(watch.norms(), exact, rtol=1e-4 if precise else 0.05, atol=1e-6)
 
 
 def test_norms_before_backward_and_of_other_layers_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import json
 import os
@@ -89,6 +90,26 @@ def test_batches_are_full_of_one_shape_and_as_many_as_len_says_on_every_rank(
             if images.buckets is not None:
                 assert all(len({images.buckets[i] for i in batch}) == 1 for batch in batches)
     assert len(sampler) % accumulation == 0
+
+
+@FEW
+@given(image_sets(), *SHAPES.values())
+def test_what_is_called_feasible_fills_every_step_with_different_images(
+    images: ImageSet, batch_size: int, accumulation: int, replicas: int, seed: int
+) -> None:
+    plain = dataclasses.replace(images, buckets=None, repeats=None)
+    options = {"accumulation": accumulation, "seed": seed, "num_replicas": replicas, "rank": "all"}
+    try:
+        sampler = SemanticIsolationBatchSampler(**plain.arguments(), batch_size=batch_size, **options)
+        blocked = []
+    except IsolationInfeasible as error:
+        assume(error.feasible_batch_size > 0)
+        blocked = error.blocking
+        sampler = SemanticIsolationBatchSampler(**plain.arguments(), batch_size=error.feasible_batch_size, **options)
+    assert bool(blocked) == (sampler.batch_size < batch_size)
+    size = sampler.effective_batch_size
+    for step in sampler.batches_of(1).reshape(-1, size).tolist():
+        assert len(set(step)) == min(size, len(plain.clusters))
 
 
 @FEW

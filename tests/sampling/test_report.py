@@ -20,7 +20,12 @@ import datasieve
 from datasieve.cli import main
 from datasieve.errors import ReportError
 from datasieve.report import Report, pairs_table
-from datasieve.sampling import ReportDataset, SemanticIsolationBatchSampler
+from datasieve.sampling import (
+    GradientBalancedBatchSampler,
+    IsolationGradientSampler,
+    ReportDataset,
+    SemanticIsolationBatchSampler,
+)
 from tests.pipeline.conftest import scene
 
 
@@ -117,6 +122,14 @@ def test_a_quality_score_can_weigh_images_and_a_missing_score_is_the_mean(report
     measured = [s for s in usable if s is not None]
     expected = [np.mean(measured) if s is None else s for s in usable]
     np.testing.assert_allclose(sampler.weights, expected)
+
+
+def test_gradient_samplers_are_built_from_a_report_too(report: Report) -> None:
+    balanced = GradientBalancedBatchSampler.from_report(report, batch_size=2, copies="drop")
+    assert len(set(itertools.chain(*balanced))) == 12
+    both = IsolationGradientSampler.from_report(report, batch_size=2, clusters="concept", beta=0.5)
+    assert set(itertools.chain(*both)) == set(range(13))
+    assert both.beta == 0.5
 
 
 class Tokenizer:
