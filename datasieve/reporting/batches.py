@@ -36,7 +36,7 @@ def batch_lines(found: Description, paths: Sequence[str]) -> list[str]:
         f"clusters      {number(found.clusters_per_step)} a step on average, {number(found.entropy)} bits of entropy",
         f"coverage      {number(found.coverage, 'share')} of the images shown",
         f"repeats       {count(found.repeats, 'showing')} an epoch beyond what is asked, to fill batches",
-        f"gradient      shared as among {number(found.effective_images)} equal images; largest share "
+        f"shares        spread as among {number(found.effective_images)} equal images; the largest is "
         f"{number(float(found.gradient_share.max(initial=0)), 'share')}",
     ]
     if found.left_out:

@@ -128,10 +128,7 @@ def make_groups(
         keys, of_image = np.unique(concept * len(labels) + cluster, return_inverse=True)
         of_image = of_image.reshape(-1).astype(np.int64)
         group_concept, group_cluster = keys // len(labels), keys % len(labels)
-        names = [
-            f"cluster {labels[k]} of {str(concept_labels[c])!r}"
-            for k, c in zip(group_cluster, group_concept, strict=True)
-        ]
+        names = [_name(labels[k], concept_labels[c]) for k, c in zip(group_cluster, group_concept, strict=True)]
     pairs = [_listed(conflicts, labels, group_cluster)]
     if embeddings is not None and concepts is not None:
         centres = _centres(np.asarray(embeddings), of_image, len(names), reference)
@@ -150,6 +147,11 @@ def codes(values: Sequence[Any] | npt.NDArray[Any], name: str) -> tuple[npt.NDAr
         raise ValueError(f"{name} holds NaN: give every image a value")
     distinct, code = np.unique(array, return_inverse=True)
     return distinct, code.reshape(-1).astype(np.int64)
+
+
+def _name(label: Any, concept: Any) -> str:
+    told = str(concept) and str(label).startswith(str(concept))
+    return f"cluster {label}" if told else f"cluster {label} of {str(concept)!r}"
 
 
 def _listed(conflicts: Iterable[tuple[Any, Any]], labels: npt.NDArray[Any], group_cluster: Ints) -> Ints:

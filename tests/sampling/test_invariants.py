@@ -215,3 +215,8 @@ def test_the_order_is_the_same_in_every_process(salt: str) -> None:
     scope["print"] = lambda *values: printed.extend(values)
     exec(ORDER, scope)
     assert done.stdout.strip() == " ".join(map(str, printed))
+
+
+def test_the_order_is_the_one_that_older_runs_resume_from_whatever_numpy_and_platform() -> None:
+    sampler = SemanticIsolationBatchSampler([i % 4 for i in range(16)], [(0, 1)], batch_size=3, seed=11)
+    assert list(sampler) == [[3, 7, 13], [10, 0, 2], [6, 4, 12], [5, 11, 15], [13, 1, 9], [2, 8, 14]]
