@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
+import xxhash
 from torch.utils.data import Sampler
 
 from datasieve.sampling import ranks
@@ -79,6 +80,7 @@ class PlannedBatchSampler(Sampler[list[int]]):
         self.seed = _seed(options.seed, options.generator)
         self.weights = weights
         self.epoch = 0
+        self._digest: str | None = None
         self._begun = 0
         self._yielded = 0
         self._resume: dict[str, Any] | None = None
@@ -187,18 +189,30 @@ class PlannedBatchSampler(Sampler[list[int]]):
         epoch, done = (self.epoch, self._yielded) if yielded is None else (self._begun, yielded)
         if yielded is not None and yielded >= len(self):
             epoch, done = epoch + 1, 0
-        return {"epoch": epoch, "yielded": done, "seed": self.seed, "length": len(self)}
+        return {"epoch": epoch, "yielded": done, "seed": self.seed, "plan": self._fingerprint()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken. Raises ValueError when it is of a sampler with another plan."""
-        if state["seed"] != self.seed or state["length"] != len(self):
-            raise ValueError(
-                f"this state is of a sampler with seed {state['seed']} and {state['length']} batches an epoch, "
-                f"not seed {self.seed} and {len(self)}"
-            )
+        if state["seed"] != self.seed:
+            raise ValueError(f"this state is of a sampler with seed {state['seed']}, not {self.seed}")
+        if state["plan"] != self._fingerprint():
+            raise ValueError("this state is of a sampler with other images, clusters, buckets, weights or batch sizes")
         self.epoch = self._begun = int(state["epoch"])
         self._resume = dict(state)
         self._yielded = int(state["yielded"])
+
+    def _fingerprint(self) -> str:
+        """Return 16 hex digits of all that the order depends on besides seed and epoch."""
+        if self._digest is None:
+            table, groups = self.table, self.table.groups
+            digest = xxhash.xxh3_64(
+                f"{self.batch_size} {self.accumulation} {self.num_replicas} {self.drop_last}".encode()
+            )
+            arrays = [groups.of_image, groups.concept, groups.start, groups.neighbour, table.bucket, table.demand]
+            for array in arrays if self.weights is None else [*arrays, self.weights]:
+                digest.update(np.ascontiguousarray(array).data)
+            self._digest = digest.hexdigest()
+        return self._digest
 
     def _begin(self, epoch: int, state: dict[str, Any] | None) -> npt.NDArray[np.int64]:
         """Return the batches of an epoch that starts now, or goes on from `state`."""

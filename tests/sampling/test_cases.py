@@ -167,9 +167,20 @@ def test_arguments_that_cannot_be_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             SemanticIsolationBatchSampler([0, 0], **options)
-    sampler = SemanticIsolationBatchSampler([0, 0], seed=1)
-    with pytest.raises(ValueError, match="seed 2 and 2 batches an epoch, not seed 1"):
-        sampler.load_state_dict({"epoch": 0, "yielded": 0, "seed": 2, "length": 2})
+
+
+def test_a_state_of_another_sampler_is_refused() -> None:
+    state = SemanticIsolationBatchSampler([0, 0, 1, 1], batch_size=2, seed=1).state_dict()
+    SemanticIsolationBatchSampler([0, 0, 1, 1], batch_size=2, seed=1).load_state_dict(state)
+    with pytest.raises(ValueError, match="seed 1, not 2"):
+        SemanticIsolationBatchSampler([0, 0, 1, 1], batch_size=2, seed=2).load_state_dict(state)
+    for clusters, options in (
+        ([0, 1, 1, 1], {}),
+        ([0, 0, 1, 1], {"accumulation": 2}),
+        ([0, 0, 1, 1], {"buckets": [0, 0, 1, 1]}),
+    ):
+        with pytest.raises(ValueError, match="other images, clusters"):
+            SemanticIsolationBatchSampler(clusters, batch_size=2, seed=1, **options).load_state_dict(state)
 
 
 def train_on_two_processes(rank: int, folder: str) -> None:
