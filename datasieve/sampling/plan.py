@@ -1,7 +1,8 @@
 """One epoch's batches, from tables alone: NumPy, no state, no pixels.
 
 The same table, layout, seed and epoch give the same plan in every process and on every platform: random numbers come
-from NumPy's PCG64, all arithmetic on order is in 64-bit integers. Two plans exist.
+from NumPy's PCG64, and what decides on order are integers and operations that IEEE 754 defines to the last bit (so
+weights that were computed elsewhere must be the same to the last bit too). Two plans exist.
 
 *Cover*: every image at least as often as its demand asks; a cell that does not divide into full batches shows images
 again from the start of its shuffled order, first borrowing from groups that its pool does not conflict with.

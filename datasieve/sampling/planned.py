@@ -33,7 +33,7 @@ VARIANTS = 4
 MANY_GROUPS = 10_000
 """From here on one way must do: making pools takes tens of microseconds a group."""
 
-JITTER = 0.3
+JITTER = 0.5
 _CHUNK = 1024
 
 

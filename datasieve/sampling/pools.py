@@ -50,9 +50,9 @@ def make_pools(
         batch_size: images of a batch.
         batches: batches of an effective batch (ranks times accumulation).
         generator: where ties and jitter come from.
-        jitter: groups are ordered by size times exp(jitter * normal), so that other draws give other pools.
+        jitter: groups are ordered by size, raised by up to this share at random, so that other draws give other pools.
     """
-    weight = groups.size * np.exp(jitter * generator.standard_normal(len(groups)))
+    weight = groups.size * (1 + jitter * generator.random(len(groups)))
     order = np.argsort(-weight, kind="stable")
     of_group, count = _colour(groups, order, 0)
     if count > 1:
