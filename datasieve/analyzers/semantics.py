@@ -48,6 +48,9 @@ FLOOR = 0.06
 LEAST_SILHOUETTE, LEAST_ANGLE = 0.3, 65.0
 """Mean silhouette, and degrees between mean directions, from which on a concept counts as several."""
 
+NEAR_ANGLE = 60.0
+"""Degrees between the mean directions of two concepts' clusters below which they are told as a pair."""
+
 SIMILAR = 0.9
 """Cosine of centred vectors from which on two pictures show the same in the same way."""
 
@@ -240,7 +243,8 @@ class Semantics:
                 cluster[row] = number
             _describe(found, name, own, scores, numbers)
         _confusion(found, means)
-        found.pairs = _similar(vectors, known, found)
+        parts = [f"{concepts[i]}\0{cluster[i]}" for i in known]
+        found.pairs = _similar(vectors, known, found) + _near_clusters(vectors, known, parts)
 
 
 def _matrix(table: pa.Table, rows: Any) -> structure.Vectors:
@@ -274,6 +278,22 @@ def _confusion(found: Comparison, means: Mapping[str, Any]) -> None:
     nearest = cosine.argmax(1)
     found.concepts["semantics.confusion"] = {n: float(cosine[i, nearest[i]]) for i, n in enumerate(names)}
     found.concepts["semantics.nearest-concept"] = {n: names[nearest[i]] for i, n in enumerate(names)}
+
+
+def _near_clusters(vectors: structure.Vectors, rows: Any, parts: list[str]) -> list[tuple[str, int, int, float]]:
+    """Return one pair per two clusters of different concepts that are near: the image nearest to each one's mean."""
+    members = rows_of(parts)
+    means = np.stack([vectors[m].mean(0) for m in members])
+    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+    heart = [int(m[(vectors[m] @ mean).argmax()]) for m, mean in zip(members, means, strict=True)]
+    owner = [parts[m[0]].partition("\0")[0] for m in members]
+    cosine = np.triu(means @ means.T, 1)
+    near = np.argwhere(cosine > math.cos(math.radians(NEAR_ANGLE)))
+    return [
+        ("confusion", int(rows[heart[a]]), int(rows[heart[b]]), float(cosine[a, b]))
+        for a, b in near.tolist()
+        if owner[a] != owner[b]
+    ]
 
 
 def _similar(vectors: structure.Vectors, rows: Any, found: Comparison) -> list[tuple[str, int, int, float]]:

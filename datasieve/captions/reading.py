@@ -1,7 +1,7 @@
 """What a named trainer makes of a caption: which part it reads, whose tokenizer it uses, how many tokens it keeps.
 
-As read in the trainers' own code. kohya reads the first line; OneTrainer one line at random;
-A1111 cuts nothing but takes emphasis apart; the others read the text whole and cut it at 75 tokens.
+As the trainers' documents and published notes on their code tell; not run here. kohya reads the first line; OneTrainer
+one line at random; A1111 cuts nothing but takes emphasis apart; the others read the text whole and cut it at 75 tokens.
 """
 
 from __future__ import annotations

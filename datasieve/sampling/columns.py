@@ -94,6 +94,11 @@ def arrays_of(
         (f"{c}/" if c and clusters != "concept" else "") + ("unmeasured" if k is None else str(k))
         for c, k in zip(concept, table[clusters].to_pylist(), strict=True)
     ]
+    if clusters.startswith("semantics.") and table[clusters].null_count == len(table):
+        raise ReportError(
+            f"{report.path} sorts no image into clusters: no embedder ran",
+            remedy='Audit again with an embedder, or take each concept as one cluster: clusters="concept".',
+        )
     repeats = np.array([r if r is not None else 1 for r in table["repeats"].to_pylist()], np.int64)
     chosen = _weights(table, weights)
     if copies != "keep":

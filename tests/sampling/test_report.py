@@ -47,10 +47,11 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 
 def with_semantics(report: Report, clusters: dict[str, int | None], confused: list[tuple[str, str]]) -> Report:
-    """Return the report with the columns that measuring semantics will add."""
+    """Return the report with these clusters and pairs in place of the measured ones."""
     table = report.images()
     paths = table["path"].to_pylist()
     column = pa.array([clusters.get(path) for path in paths], pa.int64())
+    table = table.drop_columns([c for c in table.column_names if c.startswith("semantics.")])
     pq.write_table(table.append_column("semantics.cluster", column), report.path / "images.parquet")
     ids = dict(zip(paths, table["image_id"].to_pylist(), strict=True))
     rows = [("confusion", ids[a], ids[b], a, b, 0.9) for a, b in confused]
@@ -64,6 +65,12 @@ def report(audited: Report, tmp_path: Path) -> Report:
     for name in ("images.parquet", "pairs.parquet"):
         (tmp_path / name).write_bytes((audited.path / name).read_bytes())
     (tmp_path / "run.json").write_bytes((audited.path / "run.json").read_bytes())
+    table = pq.read_table(tmp_path / "images.parquet")
+    kept = [c for c in table.column_names if not c.startswith("semantics.")]
+    pq.write_table(table.select(kept), tmp_path / "images.parquet")
+    pairs = pq.read_table(tmp_path / "pairs.parquet")
+    unlike = [kind not in ("confusion", "similar") for kind in pairs["kind"].to_pylist()]
+    pq.write_table(pairs.filter(pa.array(unlike, pa.bool_())), tmp_path / "pairs.parquet")
     return Report(tmp_path, audited.run)
 
 
@@ -213,3 +220,22 @@ def test_the_command_without_clusters_says_what_is_missing(report: Report, capsy
     assert main(["batches", str(report.path)]) == 2
     assert "no column 'semantics.cluster'" in capsys.readouterr().err
     assert main(["batches", str(report.path), "--clusters", "concept", "--batch-size", "8"]) == 0
+
+
+def test_measured_clusters_are_taken_and_a_report_without_an_embedder_is_refused(tmp_path: Path) -> None:
+    from skimage import data
+
+    from datasieve.config import Settings
+
+    folder = tmp_path / "set" / "thing"
+    folder.mkdir(parents=True)
+    for i in range(6):
+        Image.fromarray(data.chelsea()[:, i * 20 : i * 20 + 330]).save(folder / f"cat{i}.png")
+        Image.fromarray(data.coffee()[:, i * 20 : i * 20 + 420]).save(folder / f"cup{i}.png")
+    sampler = SemanticIsolationBatchSampler.from_report(datasieve.audit(folder.parent), batch_size=3)
+    names = ReportDataset(datasieve.open_report(tmp_path / "set-report")).paths
+    for indices in sampler:
+        assert len({Path(names[i]).name[:3] for i in indices}) == 1, "cats and cups never meet"
+    blind = datasieve.audit(folder.parent, tmp_path / "blind", settings=Settings(embedder="none"))
+    with pytest.raises(ReportError, match="no embedder ran"):
+        SemanticIsolationBatchSampler.from_report(blind, batch_size=3)
