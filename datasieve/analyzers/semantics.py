@@ -62,6 +62,9 @@ NO_TEXT = (
     "does not use yet"
 )
 
+COPIES = ("duplicates.exact-of", "duplicates.near-of", "duplicates.flip-of")
+"""Columns that are not null where an image is a copy of another: copies are no majority."""
+
 _METHOD = (
     "Pictures are embedded by EfficientNet-Lite0 (squashed to 224 px), centred on the embedder's reference mean and "
     "compared by cosine. It sees kinds of objects and their look, not identity or attributes. "
@@ -78,7 +81,7 @@ class Semantics:
 
     version = 1
     views: tuple[View, ...] = (VIEW,)
-    needs: tuple[str, ...] = ("concept", "path", "semantics.embedding")
+    needs: tuple[str, ...] = ("concept", "path", "semantics.embedding", *COPIES)
     columns: tuple[Column, ...] = (
         Column(
             "semantics.embedding",
@@ -231,14 +234,18 @@ class Semantics:
         conflict, deviation, cluster = columns
         concepts = [c or "" for c in table["concept"].to_pylist()]
         vectors = structure.centred(_matrix(table, known), np.load(lite0.MEAN_FILE, allow_pickle=False))
+        distinct = np.ones(len(table), bool)
+        for column in COPIES:
+            if column in table.column_names:
+                distinct &= ~np.asarray(table[column].is_valid().to_pylist(), bool)
         means: dict[str, Any] = {}
         for rows in rows_of([concepts[i] for i in known]):
-            own, name = vectors[rows], concepts[known[rows[0]]]
+            own, name, own_distinct = vectors[rows], concepts[known[rows[0]]], distinct[known[rows]]
             means[name] = own.mean(0)
-            scores = structure.conflicts(own)
+            scores = structure.conflicts(own, own_distinct)
             conflict[known[rows]] = scores
             deviation[known[rows]] = structure.deviations(scores, FLOOR)
-            numbers = structure.clusters(own, LEAST_SILHOUETTE, LEAST_ANGLE)
+            numbers = structure.clusters(own, LEAST_SILHOUETTE, LEAST_ANGLE, own_distinct)
             for row, number in zip(known[rows], numbers.tolist(), strict=True):
                 cluster[row] = number
             _describe(found, name, own, scores, numbers)

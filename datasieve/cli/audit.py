@@ -55,6 +55,7 @@ def _limits(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
 @click.option("--workers", type=click.IntRange(1), help="Decoding workers.  [default: by core count]")
 @click.option("--device", metavar="NAME", help="Where to measure: cpu, cuda, cuda:1...  [default: CUDA if present]")
 @click.option("--max-pixels", type=click.IntRange(1), help="Refuse larger images.  [default: 178956970]")
+@click.option("--no-page", is_flag=True, help="Leave out index.html and its thumbnails.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no notes.")
 def command(
     path: Path,
@@ -66,6 +67,7 @@ def command(
     fresh: bool,
     workers: int | None,
     device: str | None,
+    no_page: bool,
     quiet: bool,
     **options: Any,
 ) -> int:
@@ -99,11 +101,22 @@ def command(
                 report = audit(path, out, settings=settings, progress=drawn, **arguments)
     except KeyboardInterrupt as stop:
         return _interrupted(getattr(stop, "report", None), quiet=quiet)
+    if not no_page:
+        _write_page(report, path, settings)
     _print(report, all_rules(), form, path)
     if write_baseline is not None:
         _accept(report, baseline, write_baseline)
         return 0
     return 1 if fails(report, settings.fail_on) else 0
+
+
+def _write_page(report: Report, dataset: Path, settings: Settings) -> None:
+    from datasieve.policy import all_rules
+    from datasieve.reporting.page import write_page
+    from datasieve.sources import open_source
+
+    records = open_source(dataset, concept_by=settings.concept_by).records
+    write_page(report, records, all_rules(), settings.max_pixels)
 
 
 def _settings(config: Path | None, options: Mapping[str, Any]) -> Settings:

@@ -32,16 +32,17 @@ def centred(vectors: Vectors, mean: Vectors) -> Vectors:
     return np.asarray(moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-9), np.float32)
 
 
-def conflicts(vectors: Vectors) -> Floats:
+def conflicts(vectors: Vectors, distinct: npt.NDArray[np.bool_] | None = None) -> Floats:
     """Return how far each image is from what its concept shows, (n,) in [0, 2]; NaN below `MIN_IMAGES`.
 
     1 minus the median cosine to the other images: a minority of any kind is far from the majority, and one odd
-    image does not move the others' scores.
+    image does not move the others' scores. Only `distinct` images, (n,) True where an image is no copy of another,
+    have a say; all have a score.
     """
     n = len(vectors)
-    if n < MIN_IMAGES:
+    chosen = _sample(n, distinct, REFERENCES)
+    if len(chosen) < MIN_IMAGES:
         return np.full(n, np.nan)
-    chosen = np.arange(n) if n <= REFERENCES else np.linspace(0, n - 1, REFERENCES).astype(int)
     likeness = (vectors @ vectors[chosen].T).astype(np.float64)
     likeness[chosen, np.arange(len(chosen))] = np.nan
     return np.asarray(1 - np.nanmedian(likeness, axis=1))
@@ -57,21 +58,30 @@ def deviations(scores: Floats, floor: float) -> Floats:
     return np.asarray((scores - middle) / max(float(spread), floor))
 
 
-def clusters(vectors: Vectors, least: float, least_angle: float) -> npt.NDArray[np.intp]:
+def _sample(n: int, distinct: npt.NDArray[np.bool_] | None, most: int) -> npt.NDArray[np.intp]:
+    """Return the rows of distinct images, at most `most` of them, evenly spaced."""
+    rows = np.arange(n) if distinct is None else np.flatnonzero(distinct)
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(int)]
+
+
+def clusters(
+    vectors: Vectors, least: float, least_angle: float, distinct: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.intp]:
     """Return cluster numbers (n,), largest cluster first; all 0 when the concept is one.
 
     Average linkage on cosine distance is cut into 2 to `MOST_CLUSTERS` parts of at least two images. Of the cuts the
     one with the largest mean silhouette is taken (P. J. Rousseeuw, "Silhouettes", J. Comput. Appl. Math. 20, 1987,
     53-65), and only if that exceeds `least`; parts whose mean directions are less than `least_angle` degrees apart are
-    then joined. A single odd image is no cluster (it has its conflict) and stays with the nearest one.
+    then joined. A single odd image is no cluster (it has its conflict) and stays with the nearest one. Only `distinct`
+    images are linked, for copies of one picture would make a cluster of it; the others join the nearest cluster.
     """
     n = len(vectors)
-    if n < MIN_IMAGES:
+    chosen = _sample(n, distinct, LINKED)
+    if len(chosen) < MIN_IMAGES:
         return np.zeros(n, np.intp)
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
-    chosen = np.arange(n) if n <= LINKED else np.linspace(0, n - 1, LINKED).astype(int)
     part = vectors[chosen].astype(np.float64)
     distance = np.clip(1 - part @ part.T, 0, 2)
     np.fill_diagonal(distance, 0)

@@ -318,6 +318,8 @@ def _footing(page: Page, report: Report, grouped: Sequence[Entry]) -> None:
     if len(advice) > 3:
         page.add(f"and {len(advice) - 3} more, in run.json", indent=14)
     page.add(("Report        ", "bold"), safe(str(here(report.path))), hang=14)
+    if (report.path / "index.html").is_file():
+        page.add(("Page          ", "bold"), safe(str(here(report.path / "index.html"))), hang=14)
     page.add(("Next          ", "bold"), (next_command(report, grouped), "bold cyan"), hang=14)
 
 

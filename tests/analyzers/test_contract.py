@@ -175,6 +175,10 @@ def table_of(needs: Sequence[str]) -> pa.Table:
         for column in measured(analyzer):
             field = arrow_field(column)
             table = table.append_column(field, arrow_array(values[column.name], field.type))
+        for column in compared(analyzer):
+            if column.name in needs:
+                field = arrow_field(column)
+                table = table.append_column(field, pa.nulls(len(IMAGES), field.type))
     return table
 
 

@@ -48,6 +48,7 @@ def audits(monkeypatch, tmp_path) -> Calls:
 
     monkeypatch.setattr("datasieve.pipeline.run.audit", audit)
     monkeypatch.setattr("datasieve.policy.all_rules", lambda: RULES)
+    monkeypatch.setattr("datasieve.cli.audit._write_page", lambda *arguments: None)  # a stub has no pictures
     monkeypatch.chdir(tmp_path)
     return calls
 
@@ -249,6 +250,7 @@ def opened(monkeypatch) -> StubReport:
     )
     monkeypatch.setattr("datasieve.report.open_report", lambda path: report)
     monkeypatch.setattr("datasieve.policy.all_rules", lambda: RULES)
+    monkeypatch.setattr("datasieve.cli.audit._write_page", lambda *arguments: None)  # a stub has no pictures
     return report
 
 
@@ -285,6 +287,7 @@ def test_show_without_a_report_is_exit_2(tmp_path, capsys):
 
 def test_explain_lists_shows_and_suggests(monkeypatch, capsys):
     monkeypatch.setattr("datasieve.policy.all_rules", lambda: RULES)
+    monkeypatch.setattr("datasieve.cli.audit._write_page", lambda *arguments: None)  # a stub has no pictures
     assert main(["explain"]) == 0
     assert "3 rules" in capsys.readouterr().out
     assert main(["explain", "demo.cut"]) == 0

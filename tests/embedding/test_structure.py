@@ -117,3 +117,12 @@ def test_any_vectors_get_scores_in_range_and_dense_labels(seed: int, count: int,
     assert np.isnan(scores).all() if count < 4 else ((scores >= -1e-6) & (scores <= 2 + 1e-6)).all()
     labels = structure.clusters(values, 0.3, 65)
     assert set(labels) == set(range(labels.max() + 1))
+
+
+def test_copies_are_no_majority_and_no_cluster() -> None:
+    things = np.concatenate([around(0, 5, 0.15), np.repeat(around(1, 1, 0.05), 6, axis=0)])
+    distinct = np.array([True] * 6 + [False] * 5)
+    assert structure.conflicts(things)[0] > 0.8, "six copies outvote five pictures"
+    assert structure.conflicts(things, distinct)[0] < 0.7
+    assert structure.clusters(things, 0.3, 65).max() == 1
+    assert structure.clusters(things, 0.3, 65, distinct).max() == 0

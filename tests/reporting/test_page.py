@@ -1,0 +1,128 @@
+"""The page of a report: complete, escaped, and at home on the disk."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pytest
+from PIL import Image
+from skimage import data
+
+from datasieve.cli import main
+from datasieve.config import Settings
+from datasieve.pipeline.run import audit
+from datasieve.policy import all_rules
+from datasieve.reporting.page import PAGE, write_page
+from datasieve.sources import open_source
+
+NASTY = '"><img onerror=alert(1) src=x>'
+
+
+class Links(HTMLParser):
+    """Collects every address, and every tag with its attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.addresses += [v for k, v in attrs if k in ("src", "href") and v]
+
+
+def page_of(folder: Path, **settings: object) -> tuple[Path, Links, str]:
+    chosen = Settings(**settings)  # type: ignore[arg-type]
+    report = audit(folder, settings=chosen)
+    final = write_page(report, open_source(folder).records, all_rules(), chosen.max_pixels)
+    text = final.read_text(encoding="utf-8")
+    links = Links()
+    links.feed(text)
+    return final, links, text
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Cats and cups under one name, one of them saved twice, one cut off."""
+    folder = tmp_path / "set" / "thing"
+    folder.mkdir(parents=True)
+    for i in range(5):
+        Image.fromarray(data.chelsea()[:, i * 25 : i * 25 + 320]).save(folder / f"cat {i} #%?'.jpg", quality=92)
+        Image.fromarray(data.coffee()[:, i * 30 : i * 30 + 420]).save(folder / f"cup{i} 🐈.jpg", quality=92)
+    (folder / "again.jpg").write_bytes((folder / "cup0 🐈.jpg").read_bytes())
+    (folder / "cut.jpg").write_bytes((folder / "cup1 🐈.jpg").read_bytes()[:4000])
+    return folder.parent
+
+
+def test_it_tells_the_verdict_every_rule_and_the_groups(photos: Path) -> None:
+    final, links, text = page_of(photos)
+    assert final.name == PAGE
+    assert "FIX FIRST" in text
+    report = audit(photos)
+    for rule in set(report.findings()["rule"].to_pylist()):
+        assert f"<code>{rule}</code>" in text
+    assert "group 1" in text
+    assert "group 2" in text
+    pictures = [a for tag, a in links.tags if tag == "img"]
+    assert pictures
+    assert all(a.get("alt") for a in pictures)
+
+
+def test_every_address_is_on_the_disk_and_there(photos: Path) -> None:
+    final, links, _ = page_of(photos)
+    assert links.addresses
+    for address in links.addresses:
+        parts = urlparse(address)
+        assert parts.scheme in ("", "file")
+        if address.startswith("#"):
+            assert any(a.get("id") == address[1:] for _, a in links.tags)
+        else:
+            file = Path(unquote(parts.path)) if parts.scheme else final.parent / unquote(parts.path)
+            assert file.is_file(), address
+
+
+def test_what_comes_from_outside_is_text(tmp_path: Path) -> None:
+    folder = tmp_path / "set" / "<script>alert(1)<"
+    folder.mkdir(parents=True)
+    Image.fromarray(data.chelsea()).save(folder / 'a"><img onerror=x>.jpg')
+    (folder / 'a"><img onerror=x>.txt').write_text(NASTY + "<script>alert(2)</script>")
+    (folder / "broken<b>.jpg").write_bytes(b"<html><script>alert(3)</script></html>")
+    _, links, text = page_of(tmp_path / "set")
+    assert not [tag for tag, _ in links.tags if tag == "script"]
+    assert not [a for _, a in links.tags if any(name.startswith("on") for name in a)]
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_no_script_and_nothing_from_the_network(photos: Path) -> None:
+    _, _, text = page_of(photos)
+    assert not re.search(r"https?://", re.sub(r"<p>.*?</p>", "", text, flags=re.S))
+    assert "default-src 'none'" in text
+
+
+def test_a_set_without_findings_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for i, pixels in enumerate((data.astronaut(), data.coffee(), data.chelsea(), data.rocket())):
+        Image.fromarray(pixels).save(folder / f"{i}.jpg", quality=92)
+    _, _, text = page_of(folder, select=("files.truncated",))
+    assert "No rule found anything" in text
+    assert "READY" in text
+
+
+def test_pictures_that_are_gone_are_named(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    final, _, _ = page_of(photos)
+    (photos / "thing" / "again.jpg").unlink()
+    assert main(["page", str(final.parent)]) == 0
+    assert capsys.readouterr().out.strip() == str(final)
+    assert "not found any more" in final.read_text(encoding="utf-8")
+
+
+def test_the_command_line_writes_it_unless_told_not_to(photos: Path) -> None:
+    assert main(["audit", str(photos), "--quiet", "--no-page"]) == 0
+    assert not (photos.parent / "set-report" / PAGE).exists()
+    assert main(["audit", str(photos), "--quiet"]) == 0
+    assert (photos.parent / "set-report" / PAGE).exists()
