@@ -126,7 +126,7 @@ class Report:
     def images(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return images.parquet, or some of its columns. Raises ReportError for a column that is not there."""
         if columns is not None:
-            known = pq.read_schema(self.path / "images.parquet").names
+            known = self._schema().names
             for name in columns:
                 if name not in known:
                     raise ReportError(
@@ -154,7 +154,7 @@ class Report:
 
     def columns(self) -> dict[str, dict[str, str]]:
         """Return column name -> description, unit, range and source, as the report's schema tells them."""
-        schema = pq.read_schema(self.path / "images.parquet")
+        schema = self._schema()
         return {
             field.name: {
                 k.decode(): v.decode() for k, v in (field.metadata or {}).items() if not k.startswith(b"PARQUET")
@@ -162,13 +162,22 @@ class Report:
             for field in schema
         }
 
+    def _schema(self) -> pa.Schema:
+        try:
+            return pq.read_schema(self.path / "images.parquet")
+        except (OSError, pa.ArrowInvalid) as error:
+            raise self._unreadable("images.parquet", error) from error
+
+    def _unreadable(self, name: str, error: Exception) -> ReportError:
+        return ReportError(
+            f"cannot read {self.path / name}: {error}", remedy="Run `datasieve audit` on the dataset again."
+        )
+
     def _read(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         try:
             return pq.ParquetFile(self.path / name).read(columns=list(columns) if columns is not None else None)
         except (OSError, pa.ArrowInvalid) as error:
-            raise ReportError(
-                f"cannot read {self.path / name}: {error}", remedy="Run `datasieve audit` on the dataset again."
-            ) from error
+            raise self._unreadable(name, error) from error
 
     def __repr__(self) -> str:
         counts = self.run.get("counts", {})

@@ -138,6 +138,10 @@ class Captions:
         return found
 
 
+MOST_LETTERS = 300_000
+"""Characters of a caption that are read at all: 800 times what a text encoder takes, and two seconds' work at worst."""
+
+
 def _measure(
     captions: Sequence[str | None], columns: dict[str, Any], found: Comparison, settings: Settings
 ) -> list[int]:
@@ -148,7 +152,7 @@ def _measure(
         if caption is None:
             columns["unmeasured"][i] = "no caption"
             continue
-        texts = readings(caption, settings.trainer)
+        texts = readings(caption[:MOST_LETTERS], settings.trainer)
         one = max((measure(text, whose, limit) for text in texts), key=lambda m: m.tokens)
         keys[i] = hash(one.names or caption)
         values = {
@@ -237,6 +241,8 @@ def _compare_variety(
 
 def _why(one: Measured, caption: str) -> str | None:
     """Return why words and details of a caption are not known, None when they are."""
+    if len(caption) > MOST_LETTERS:
+        return f"{len(caption):,} characters, of which only the tokens of the first {MOST_LETTERS:,} were counted"
     if len(caption) > LONGEST:
         return f"more than {LONGEST:,} characters, of which only the tokens were counted"
     return "a script without blanks between words" if one.words is None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -230,6 +231,11 @@ COPIES = ("duplicates.exact-of", "duplicates.near-of", "duplicates.flip-of")
 """Columns that tell that an image is no new evidence."""
 
 
+def _finite(value: Any) -> Any:
+    """Return None for a number that is none, and all else as it is."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 class _Concepts:
     """Counts per concept, gathered part by part."""
 
@@ -262,6 +268,6 @@ class _Concepts:
         }
         for comparison in comparisons.values():
             for column, values in comparison.concepts.items():
-                columns[column] = pa.array([values.get(n) for n in names])
+                columns[column] = pa.array([_finite(values.get(n)) for n in names])
         table = pa.table(columns)
         return table.replace_schema_metadata(schema_with_version([]).metadata)

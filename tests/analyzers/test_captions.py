@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasieve.analyzers import Comparison
-from datasieve.analyzers.captions import ANALYZER
+from datasieve.analyzers.captions import ANALYZER, MOST_LETTERS
 from datasieve.captions.granularity import FAR
 from datasieve.config import Settings
 from datasieve.policy import judge
@@ -247,3 +247,9 @@ def test_remedies_are_grouped_under_captions() -> None:
     headings = {rule.id: action(rule.remedy) for rule in ANALYZER.rules}
     assert {name for name, heading in headings.items() if heading != CAPTION} == {"captions.never-varying"}
     assert headings["captions.never-varying"] == LOOK
+
+
+def test_of_a_caption_of_megabytes_only_the_beginning_is_counted_and_it_says_so() -> None:
+    found = compare(["word " * 600_000, "a dog"])
+    assert found.columns["captions.tokens"] == [MOST_LETTERS // 5, 2]
+    assert "3,000,000 characters" in found.columns["captions.unmeasured"][0]

@@ -91,3 +91,12 @@ def test_the_missing_text_tower_is_told_once(tmp_path: Path) -> None:
         photo(tmp_path / "set", f"{i}.jpg", pixels)
     told = audit(tmp_path / "set").run["unmeasured"]
     assert sum("CLIP" in str(text) for text in told.values()) == 1
+
+
+def test_a_concept_of_copies_has_no_spread_and_a_null_says_so(tmp_path: Path) -> None:
+    photo(tmp_path / "set" / "cat", "0.jpg", CATS[0])
+    for i in range(1, 5):
+        (tmp_path / "set" / "cat" / f"{i}.jpg").write_bytes((tmp_path / "set" / "cat" / "0.jpg").read_bytes())
+    [row] = audit(tmp_path / "set").concepts().to_pylist()
+    assert row["distinct"] == 1
+    assert row["semantics.spread"] is None

@@ -282,3 +282,17 @@ def test_batches_are_halved_until_they_fit_the_device() -> None:
     records = [ImageRecord(str(i), f"{i}.jpg", Location("")) for i in range(8)]
     values = measure_within_memory("greedy", Greedy(), Batch(records, [Decoded() for _ in records]))
     assert values == {"greedy.size": [2] * 8}
+
+
+def test_a_damaged_table_is_named_with_what_to_do(tmp_path: Path) -> None:
+    from datasieve.errors import ReportError
+
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for i in range(3):
+        scene(i, 128, 128).save(folder / f"{i}.png")
+    report = audit(folder)
+    (report.path / "images.parquet").write_bytes(b"garbage")
+    for read in (report.columns, report.images, lambda: report.images(["path"])):
+        with pytest.raises(ReportError, match=r"cannot read .*images\.parquet"):
+            read()
