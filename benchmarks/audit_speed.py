@@ -100,6 +100,7 @@ def main() -> None:
                         "audit",
                         str(arguments.photos),
                         "--quiet",
+                        "--no-page",
                         "--embedder",
                         "none",
                     ]
