@@ -234,10 +234,7 @@ class Semantics:
         conflict, deviation, cluster = columns
         concepts = [c or "" for c in table["concept"].to_pylist()]
         vectors = structure.centred(_matrix(table, known), np.load(lite0.MEAN_FILE, allow_pickle=False))
-        distinct = np.ones(len(table), bool)
-        for column in COPIES:
-            if column in table.column_names:
-                distinct &= ~np.asarray(table[column].is_valid().to_pylist(), bool)
+        distinct = _distinct(table, concepts)
         means: dict[str, Any] = {}
         for rows in rows_of([concepts[i] for i in known]):
             own, name, own_distinct = vectors[rows], concepts[known[rows[0]]], distinct[known[rows]]
@@ -252,6 +249,26 @@ class Semantics:
         _confusion(found, means)
         parts = [f"{concepts[i]}\0{cluster[i]}" for i in known]
         found.pairs = _similar(vectors, known, found) + _near_clusters(vectors, known, parts)
+
+
+def _distinct(table: pa.Table, concepts: Sequence[str]) -> Any:
+    """Return which rows are the first of their picture within their concept, (N,) bool.
+
+    Copies that lie in another concept do not count: there they are told by the rules on copies, here the picture is
+    the only one of its kind.
+    """
+    paths = table["path"].to_pylist()
+    links = [table[c].to_pylist() for c in COPIES if c in table.column_names]
+    first = {path: next((o for o in of if o is not None), None) for path, *of in zip(paths, *links, strict=True)}
+    met: set[tuple[str, str]] = set()
+    out = np.zeros(len(paths), bool)
+    for row, (path, concept) in enumerate(zip(paths, concepts, strict=True)):
+        root = path
+        while (further := first.get(root)) is not None and further != path:
+            root = further
+        out[row] = (concept, root) not in met
+        met.add((concept, root))
+    return out
 
 
 def _matrix(table: pa.Table, rows: Any) -> structure.Vectors:

@@ -100,3 +100,13 @@ def test_a_concept_of_copies_has_no_spread_and_a_null_says_so(tmp_path: Path) ->
     [row] = audit(tmp_path / "set").concepts().to_pylist()
     assert row["distinct"] == 1
     assert row["semantics.spread"] is None
+
+
+def test_an_intruder_that_is_a_copy_from_another_concept_still_counts(tmp_path: Path) -> None:
+    for i, pixels in enumerate(CATS):
+        photo(tmp_path / "set" / "cat", f"cat{i}.jpg", pixels)
+    for i in range(3):
+        photo(tmp_path / "set" / "cup", f"{i}.jpg", CUPS[i])
+        (tmp_path / "set" / "cat" / f"cup{i}.jpg").write_bytes((tmp_path / "set" / "cup" / f"{i}.jpg").read_bytes())
+    report = audit(tmp_path / "set", settings=Settings(select=("semantics.split",)))
+    assert [f["concept"] for f in report.findings().to_pylist()] == ["cat"]
