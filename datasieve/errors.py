@@ -58,5 +58,9 @@ class MissingExtra(DatasieveError):
         )
 
 
+class ModelError(DatasieveError):
+    """Weights or a model's description cannot be used."""
+
+
 class OutputError(DatasieveError):
     """An output cannot be written: read-only, full, or somebody else's."""

@@ -14,12 +14,10 @@ from datasieve.errors import ConfigError
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import torch
+
+    from datasieve.embedding.resizing import Picture
 
 NAMES = ("lite0", "none")
-
-VIEW_SIDE = 256
-"""Longer side in px of the pictures that embedders are given."""
 
 
 class Embedder(Protocol):
@@ -30,23 +28,21 @@ class Embedder(Protocol):
         identity: name, weights and version: vectors of different identities must not be compared.
         backend: what computes it.
         size: length of a vector.
-        mean: (size,) float32, the mean unit vector over many kinds of pictures. Embeddings of one network lie in a
-            narrow cone, so angles mean something only after this is taken off.
+        centred: vectors are centred on a reference mean over many kinds of pictures. Embeddings of one network lie in
+            a narrow cone, so angles between them mean something only then.
     """
 
     name: str
     identity: str
     backend: str
     size: int
-    mean: npt.NDArray[np.float32]
+    centred: bool
 
-    def images(self, pictures: torch.Tensor, sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.float32]:
-        """Return (B, size) unit vectors.
+    def images(self, pictures: Sequence[Picture]) -> npt.NDArray[np.float32]:
+        """Return (B, size) unit vectors of B pictures, each (h, w, 3) uint8 sRGB of any size."""
 
-        Args:
-            pictures: (B, 3, S, S) sRGB values in [0, 1], each picture in the upper left corner.
-            sizes: (height, width) of each picture within that.
-        """
+    def grid(self, pictures: Sequence[Picture]) -> npt.NDArray[np.float32]:
+        """Return features of the patches, (B, h, w, channels), top left first."""
 
 
 def checked(name: str) -> str:

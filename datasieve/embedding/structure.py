@@ -1,7 +1,7 @@
 """What the vectors of one concept look like together: conflict, clusters, spread. NumPy only.
 
-All vectors are centred: `centred` takes the embedder's reference mean off and brings them back to unit length. Centring
-on the audited set itself would put any two halves of it 180 degrees apart, whatever they show.
+All vectors are of unit length and centred by their embedder. Centring on the audited set itself would put any two
+halves of it 180 degrees apart, whatever they show.
 """
 
 from __future__ import annotations
@@ -21,23 +21,20 @@ MIN_IMAGES = 4
 REFERENCES = 512
 """A large concept is represented by so many of its images, evenly spaced."""
 
+_ROUNDS = 5
+"""Rounds of weighting; the scores stand still after three or four."""
+
 MOST_CLUSTERS = 6
 LINKED = 1500
 """Images up to which clusters are linked exactly; larger concepts are linked on an even sample of so many."""
 
 
-def centred(vectors: Vectors, mean: Vectors) -> Vectors:
-    """Return unit vectors (n, d) less the reference mean (d,), again at unit length."""
-    moved = vectors - mean
-    return np.asarray(moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-9), np.float32)
-
-
 def conflicts(vectors: Vectors, distinct: npt.NDArray[np.bool_] | None = None) -> Floats:
     """Return how far each image is from what its concept shows, (n,) in [0, 2]; NaN below `MIN_IMAGES`.
 
-    1 minus the median cosine to the other images: a minority of any kind is far from the majority, and one odd
-    image does not move the others' scores. Only `distinct` images, (n,) True where an image is no copy of another,
-    have a say; all have a score.
+    1 minus the mean of two cosines: the median one to the other images, which half of them could be anything without
+    moving, and the one to what most of them have in common (`core`). Either alone ranks odd images worse. Only
+    `distinct` images, (n,) True where an image is no copy of another, have a say; all have a score.
     """
     n = len(vectors)
     chosen = _sample(n, distinct, REFERENCES)
@@ -45,17 +42,39 @@ def conflicts(vectors: Vectors, distinct: npt.NDArray[np.bool_] | None = None) -
         return np.full(n, np.nan)
     likeness = (vectors @ vectors[chosen].T).astype(np.float64)
     likeness[chosen, np.arange(len(chosen))] = np.nan
-    return np.asarray(1 - np.nanmedian(likeness, axis=1))
+    return np.asarray(1 - (np.nanmedian(likeness, axis=1) + core(vectors, distinct)) / 2)
 
 
-def deviations(scores: Floats, floor: float) -> Floats:
-    """Return scores as robust standard deviations above their median (1.4826 MAD, at least `floor`); NaN stays."""
+def core(vectors: Vectors, distinct: npt.NDArray[np.bool_] | None = None) -> Floats:
+    """Return each image's cosine to what the others have in common, (n,) in [-1, 1].
+
+    The common direction is the mean of the others, each weighted by the square of its own cosine to it (a few rounds
+    from equal weights), so that what is unlike the rest has no say in what the rest is; copies have none either.
+    """
+    say = np.ones(len(vectors)) if distinct is None else distinct.astype(np.float64)
+    weights, cosine = say, say
+    for _ in range(_ROUNDS):
+        total = weights @ vectors
+        # Without the image itself: |t - w v|^2 = |t|^2 - 2 w t.v + w^2 for unit v.
+        along = vectors @ total.astype(np.float32) - weights
+        length = np.sqrt(np.maximum(total @ total - 2 * weights * (along + weights) + weights**2, 1e-18))
+        cosine = np.clip(along / length, -1, 1)
+        weights = say * np.maximum(cosine, 1e-3) ** 2
+    return np.asarray(cosine, np.float64)
+
+
+def deviations(scores: Floats, floor: float, ceiling: float = np.inf) -> Floats:
+    """Return scores as robust standard deviations above their median; NaN stays.
+
+    The standard deviation is 1.4826 MAD, held between `floor`, for concepts whose images are all but equal, and
+    `ceiling`, for concepts so mixed that their odd images stretch the measure that is to find them.
+    """
     known = np.isfinite(scores)
     if not known.any():
         return scores
     middle = np.median(scores[known])
     spread = 1.4826 * np.median(np.abs(scores[known] - middle))
-    return np.asarray((scores - middle) / max(float(spread), floor))
+    return np.asarray((scores - middle) / np.clip(float(spread), floor, ceiling))
 
 
 def _sample(n: int, distinct: npt.NDArray[np.bool_] | None, most: int) -> npt.NDArray[np.intp]:

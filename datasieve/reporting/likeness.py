@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from datasieve.embedding import lite0, structure
+from datasieve.embedding import structure
 from datasieve.errors import InputError, ReportError
 from datasieve.report import Report
 from datasieve.reporting.text import safe, shortened
@@ -37,7 +37,7 @@ def vectors(report: Report) -> tuple[list[str], list[str], structure.Vectors]:
     ]
     column = table["embedding"].combine_chunks()
     flat = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.float32).reshape(len(paths), -1)
-    return paths, groups, structure.centred(flat, np.load(lite0.MEAN_FILE, allow_pickle=False))
+    return paths, groups, flat
 
 
 def matrix(report: Report) -> tuple[list[str], list[int], npt.NDArray[np.float64]]:
