@@ -1,0 +1,6 @@
+"""`python -m datasieve` is the `datasieve` command."""
+
+from datasieve.cli import main
+
+if __name__ == "__main__":
+    main()
