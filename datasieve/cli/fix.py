@@ -12,6 +12,7 @@ from datasieve.cli.choices import BASES, PATH, TARGETS, TRAINERS, names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from datasieve.config import Settings
     from datasieve.repair.run import Fixed
 
 _COLOURS = {"white": (255, 255, 255), "black": (0, 0, 0), "grey": (128, 128, 128)}
@@ -98,8 +99,20 @@ def command(
     except KeyboardInterrupt:
         click.echo("Interrupted. Run the same command again to go on where it stopped.", err=True)
         return 130
+    if fixed.after is not None:
+        _write_page(fixed, settings)
     _print(fixed, form, select or (), dry_run=dry_run)
     return 0
+
+
+def _write_page(fixed: Fixed, settings: Settings) -> None:
+    from datasieve.policy import all_rules
+    from datasieve.reporting.page import write_page
+    from datasieve.sources import open_source
+
+    assert fixed.after is not None
+    records = open_source(fixed.clean, concept_by=settings.concept_by).records
+    write_page(fixed.after, records, all_rules(), settings.max_pixels)
 
 
 def _print(fixed: Fixed, form: str, select: Sequence[str], *, dry_run: bool) -> None:
@@ -132,5 +145,6 @@ def _print(fixed: Fixed, form: str, select: Sequence[str], *, dry_run: bool) -> 
         if any(action.kind in ("set aside", "quarantine") for action in fixed.actions):
             lines += [f"Set aside {safe(str(here(fixed.aside)))}"]
         if fixed.after is not None:
+            lines += [f"Page      {safe(str(here(fixed.after.path / 'index.html')))}  before and after"]
             lines += [f"Next      {shell('show', here(fixed.after.path))}"]
     write_out("\n".join(lines) + "\n", machine=False)

@@ -16,10 +16,10 @@ from datasieve.progress import Progress, Silent
 from datasieve.repair import Options
 from datasieve.repair.carry_out import Journal, carry_out, prepare
 from datasieve.repair.plan import Action, plan
-from datasieve.report import Report, schema_with_version, write_table
+from datasieve.report import Report, open_report, schema_with_version, write_table
 from datasieve.sources import open_source
 from datasieve.sources.walk import PROVENANCE
-from datasieve.storage import to_json
+from datasieve.storage import to_json, write_json
 
 MEASURES = (
     "width",
@@ -115,9 +115,16 @@ def fix(
         fixed.entries.append(entry)
         progress.advance()
     if any(action.kind not in ("set aside", "quarantine") for action in actions):
-        fixed.after = audit(clean, default_report(clean), settings=settings, progress=progress)
+        fixed.after = _noted(audit(clean, default_report(clean), settings=settings, progress=progress), before)
     write_table(provenance(fixed.entries, before, fixed.after), clean / PROVENANCE)
     return fixed
+
+
+def _noted(after: Report, before: Report) -> Report:
+    """Write into the clean set's report what it was made from, so that its page can show the pictures before."""
+    source = {"dataset": before.run["dataset"]["path"], "report": str(before.path.absolute())}
+    write_json(after.path / "run.json", {**after.run, "repaired-from": source})
+    return open_report(after.path)
 
 
 def provenance(entries: Sequence[dict[str, Any]], before: Report, after: Report | None) -> pa.Table:

@@ -97,7 +97,7 @@ def _view(report: Report, rules: Mapping[str, Rule], pictures: Pictures) -> dict
         "captions": texts.captions(report, pictures),
         "casts": colours.casts(report, pictures),
         "buckets": colours.buckets(report),
-        "trainer": trainer(report, pictures),
+        "trainer": trainer(report, rules, pictures),
         "unmeasured": [(safe(str(k)), safe(str(v))) for k, v in (report.run.get("unmeasured") or {}).items()],
         "facts": _facts(report),
     }

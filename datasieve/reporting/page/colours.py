@@ -9,7 +9,7 @@ import numpy as np
 from datasieve.errors import DatasieveError
 from datasieve.report import Report
 from datasieve.reporting.page.pictures import Pictures
-from datasieve.reporting.plots.buckets import buckets_data
+from datasieve.reporting.plots.buckets import Bucket, buckets_data
 from datasieve.reporting.plots.colour_casts import DAYLIGHT, KELVINS, colour_casts_data
 from datasieve.reporting.text import number
 
@@ -17,7 +17,7 @@ MOST = 400
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 44
 MOST_BUCKETS = 12
-_GAP = 52
+_GAP = 84
 """Least distance of two marks of the axis in units of the chart."""
 
 
@@ -84,6 +84,13 @@ def _padded(values: Any, least: float, inside: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
+def _told(bucket: Bucket) -> str:
+    said = [f"{number(round(bucket.crop_share, 3), 'share')} cut away"] if bucket.crop_share >= 0.0005 else []
+    said += [f"{bucket.enlarged:,} enlarged"] if bucket.enlarged else []
+    said += [f"{bucket.shortfall:,} short of one batch"] if bucket.shortfall else []
+    return ", ".join(said) or "nothing cut away"
+
+
 def buckets(report: Report) -> dict[str, Any] | None:
     """Return the fullest buckets with their shape; None when they could not be told."""
     try:
@@ -98,8 +105,7 @@ def buckets(report: Report) -> dict[str, Any] | None:
             "height": f"{22 * b.height / longest:.1f}",
             "count": f"{b.images:,}",
             "percent": f"{100 * b.images / most:.1f}",
-            "cut": number(round(b.crop_share, 3), "share"),
-            "enlarged": b.enlarged,
+            "told": _told(b),
             "lacking": b.shortfall,
         }
         for b in found[:MOST_BUCKETS]

@@ -16,7 +16,7 @@ from datasieve.reporting.text import count, number, safe
 from datasieve.rules import SEVERITIES, Rule
 
 PICTURES, TEXTS, FIRST, FIRST_PICTURES, THEN = 12, 6, 3, 4, 9
-LONGEST_CAPTION, LONGEST_EVIDENCE = 600, 170
+LONGEST_CAPTION, LONGEST_EVIDENCE = 420, 170
 _ORIGINALS = ("duplicates.exact-of", "duplicates.near-of", "duplicates.flip-of")
 _SIDES = {"above": "at most", "below": "at least"}
 
@@ -94,8 +94,14 @@ def _head(entry: Entry) -> dict[str, str]:
         "severity": entry.severity,
         "title": entry.title,
         "number": f"{len(entry.findings):,}",
-        "count": count(len(entry.findings), "finding"),
+        "count": _counted(entry),
     }
+
+
+def _counted(entry: Entry) -> str:
+    """Return how many pictures, concepts or other findings there are."""
+    of = "picture" if entry.findings[0]["image_id"] else "concept" if entry.findings[0]["concept"] else "finding"
+    return count(len(entry.findings), of)
 
 
 def groups(
@@ -208,7 +214,7 @@ def _item(entry: Entry, row: Mapping[str, Any], kind: str, pictures: Pictures, r
     item: dict[str, Any] = {"picture": picture}
     if entry.judged and row["value"] is not None:
         item["value"] = number(row["value"], entry.unit)
-    if kind in ("text", "named"):
+    if kind == "named" or (kind == "text" and row["message"] != entry.findings[0]["message"]):
         item["note"] = safe(str(row["message"]))
     if kind == "text":
         read, lost = rows.caption(row["image_id"])

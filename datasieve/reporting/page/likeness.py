@@ -25,8 +25,10 @@ PAIR_EXAMPLES = 3
 ALIKE = 0.65
 """Cosine above which two concepts are named as alike; the limit of semantics.confusion."""
 WIDTH, HEIGHT, MARGIN = 720, 460, 14
-_LABEL, _LINE = 6.4, 15.0
+_LABEL, _LINE = 7.6, 16.0
 """Width of a letter and height of a line of a label on the map, in its units."""
+ON_MAP, THUMB = 60, 46
+"""Up to so many pictures the map shows themselves instead of marks, of that size."""
 
 Members = dict[str, list[str]]
 
@@ -75,12 +77,14 @@ def contradictions(report: Report, members: Members, pictures: Pictures) -> list
     by_concept: dict[str, list[str]] = {}
     for name in names:
         by_concept.setdefault(concept[name], []).append(name)
+    # The worst pair of each concept: more of the same tell nothing new.
     unlike = [
-        (float(cosines[number[a], number[b]]), a, b) for own in by_concept.values() for a, b in combinations(own, 2)
+        min((float(cosines[number[a], number[b]]), a, b) for a, b in combinations(own, 2))
+        for own in by_concept.values()
+        if len(own) > 1
     ]
     near = np.argwhere(np.triu(cosines, 1) > ALIKE)
     alike = [(float(cosines[a, b]), names[a], names[b]) for a, b in near if concept[names[a]] != concept[names[b]]]
-    # Copies of one picture under several words are told by the rules on copies; one pair of each kind tells enough.
     alike.sort(key=lambda pair: -pair[0])
     out = [_pair("unlike", *p, members, pictures) for p in sorted(unlike)[:MOST_PAIRS]]
     return out + [_pair("alike", *p, members, pictures) for p in alike[: max(MOST_PAIRS - len(out), 3)]]
@@ -122,8 +126,10 @@ def picture_map(report: Report, pictures: Pictures) -> dict[str, Any] | None:
     odd = {r["image_id"] for r in report.findings().select(["rule", "image_id"]).to_pylist() if r["rule"] == "semantics.conflict"}
     rank = {name: i for i, name in enumerate(data.named)}
     one = len(data.named) == 1
-    points, at = [], np.stack([MARGIN + data.places[:, 0] * (WIDTH - 2 * MARGIN),
-                               MARGIN + data.places[:, 1] * (HEIGHT - 2 * MARGIN)], axis=1)  # fmt: skip
+    small = len(data.paths) <= ON_MAP
+    margin = MARGIN + (THUMB / 2 if small else 0)
+    at = margin + data.places * (WIDTH - 2 * margin, HEIGHT - 2 * margin)
+    points = []
     for image, group, (x, y) in zip(data.image_ids, data.groups, at, strict=True):
         place = rank[group]
         points.append(
@@ -139,15 +145,15 @@ def picture_map(report: Report, pictures: Pictures) -> dict[str, Any] | None:
         )
     # From left to right, as the arrow keys walk.
     points.sort(key=lambda p: (float(p["x"]), float(p["y"])))
-    labels = [] if one else _labels(data.named[:NAMED], data.groups, at)
+    labels = [] if one else _labels(data.named[:NAMED], data.groups, at, THUMB / 2 + 4 if small else 9)
     return {
         "points": points, "labels": labels, "width": WIDTH, "height": HEIGHT, "shown": len(points),
-        "total": data.total, "method": data.method, "odd": sum(p["odd"] for p in points),
+        "total": data.total, "method": data.method, "size": THUMB if small else 0, "odd": sum(p["odd"] for p in points),
     }  # fmt: skip
 
 
-def _labels(named: Sequence[str], groups: Sequence[str], at: Any) -> list[dict[str, str]]:
-    """Return names at the middle of their pictures; a name that would cover another is left out."""
+def _labels(named: Sequence[str], groups: Sequence[str], at: Any, above: float) -> list[dict[str, str]]:
+    """Return names above the middle of their pictures; a name that would cover another is left out."""
     own = np.array(groups, dtype=object)
     taken: list[tuple[float, float, float]] = []
     made = []
@@ -155,7 +161,7 @@ def _labels(named: Sequence[str], groups: Sequence[str], at: Any) -> list[dict[s
         x, y = np.median(at[own == name], axis=0)
         text = shortened(safe(name), 26)
         half = _LABEL * len(text) / 2
-        x, y = min(max(x, half), WIDTH - half), max(y - 9, _LINE)
+        x, y = min(max(x, half), WIDTH - half), max(y - above, _LINE)
         if all(abs(y - other_y) > _LINE or abs(x - other_x) > half + other for other_x, other_y, other in taken):
             taken.append((x, y, half))
             made.append({"x": f"{x:.1f}", "y": f"{y:.1f}", "text": text})
