@@ -55,8 +55,13 @@ def matrix(report: Report) -> tuple[list[str], list[int], npt.NDArray[np.float64
     names, number = np.unique(np.array(groups(report, table), dtype=object), return_inverse=True)
     means = np.zeros((len(names), table.schema.field("embedding").type.list_size))
     done = 0
-    for chunk in table["embedding"].chunks:  # a part at a time: the whole of a large set would fill the memory
-        np.add.at(means, number[done : done + len(chunk)], unit_vectors(chunk))
+    for chunk in (
+        c for c in table["embedding"].chunks if len(c)
+    ):  # a part at a time: the whole of a large set would fill the memory
+        own = number[done : done + len(chunk)]
+        order = np.argsort(own, kind="stable")
+        found, first = np.unique(own[order], return_index=True)
+        means[found] += np.add.reduceat(unit_vectors(chunk)[order], first, axis=0)
         done += len(chunk)
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
     return [str(n) for n in names], np.bincount(number, minlength=len(names)).tolist(), means @ means.T

@@ -80,6 +80,7 @@ def _view(report: Report, rules: Mapping[str, Rule], pictures: Pictures) -> dict
     """Return everything the template shows, pictures not yet found."""
     grouped = entries(report.findings().to_pylist(), rules, report.columns())
     members = likeness.group_members(report)
+    matrix = likeness.matrix_of(report)
     path = str(report.run.get("dataset", {}).get("path", ""))
     return {
         "name": safe(Path(path).name) or safe(path),
@@ -87,8 +88,8 @@ def _view(report: Report, rules: Mapping[str, Rule], pictures: Pictures) -> dict
         "verdict": findings.verdict(report, grouped),
         "todo": findings.todo(report, grouped, rules, pictures),
         "groups": findings.groups(report, grouped, rules, pictures),
-        "heat": likeness.heat(report),
-        "contradictions": likeness.contradictions(report, members, pictures),
+        "heat": likeness.heat(matrix),
+        "contradictions": likeness.contradictions(matrix, members, pictures),
         "clusters": likeness.clusters(members, pictures),
         "map": likeness.picture_map(report, pictures),
         "scales": likeness.scale_mix(report, pictures),

@@ -62,7 +62,10 @@ def casts(report: Report, pictures: Pictures) -> dict[str, Any] | None:
             kelvins.append({"x": f"{at:.1f}", "text": f"{kelvin:,} K"})
     step = 0.01 if top - bottom < 0.08 else 0.02
     first = int(np.ceil(bottom / step))
-    duvs = [{"y": f"{y(k * step):.1f}", "text": f"{k * step:+.2f}" if k else "0"} for k in range(first, int(np.floor(top / step)) + 1)]
+    duvs = [
+        {"y": f"{y(k * step):.1f}", "text": f"{k * step:+.2f}" if k else "0"}
+        for k in range(first, int(np.floor(top / step)) + 1)
+    ]
     mired, duv = data.centre
     spread = (np.median(np.abs(data.mired - mired)) * 1.4826, np.median(np.abs(data.duv - duv)) * 1.4826)
     return {

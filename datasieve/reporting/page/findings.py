@@ -162,9 +162,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= LONGEST_CAPTION else text[: LONGEST_CAPTION - 1] + "…"
 
 
-def _rule(
-    report: Report, entry: Entry, rules: Mapping[str, Rule], pictures: Pictures, rows: _Rows
-) -> dict[str, Any]:
+def _rule(report: Report, entry: Entry, rules: Mapping[str, Rule], pictures: Pictures, rows: _Rows) -> dict[str, Any]:
     rule, worst = rules.get(entry.rule_id), entry.findings[0]
     kind = "picture"
     if entry.rule_id.startswith("captions.") and any(row["image_id"] for row in entry.findings):

@@ -11,11 +11,10 @@ import numpy as np
 
 from datasieve.errors import DatasieveError
 from datasieve.report import Report
-from datasieve.reporting.likeness import matrix
 from datasieve.reporting.page.lists import key_of
 from datasieve.reporting.page.pictures import Pictures
 from datasieve.reporting.plots._ink import HUES, MARKERS
-from datasieve.reporting.plots.conflict import conflict_data
+from datasieve.reporting.plots.conflict import Matrix, conflict_data, most_telling
 from datasieve.reporting.plots.embedding_map import NAMED, embedding_map_data
 from datasieve.reporting.plots.scales import scales_data
 from datasieve.reporting.text import count, safe, shortened
@@ -39,7 +38,9 @@ def group_members(report: Report) -> Members:
         return {}
     table = report.images(["image_id", "concept", "semantics.cluster", "semantics.conflict"])
     table = table.filter(table["semantics.cluster"].is_valid())
-    rows = sorted(table.to_pylist(), key=lambda r: math.inf if r["semantics.conflict"] is None else r["semantics.conflict"])
+    rows = sorted(
+        table.to_pylist(), key=lambda r: math.inf if r["semantics.conflict"] is None else r["semantics.conflict"]
+    )
     several = {row["concept"] or "" for row in rows if row["semantics.cluster"]}
     found: Members = {}
     for row in rows:
@@ -50,12 +51,19 @@ def group_members(report: Report) -> Members:
     return found
 
 
-def heat(report: Report) -> dict[str, Any] | None:
-    """Return the matrix as rows of cells, each with a step of 0 to 9 and which way; None without two groups."""
+def matrix_of(report: Report) -> Matrix | None:
+    """Return the cosines of all groups; None without two groups."""
     try:
-        names, sizes, cosines, total = conflict_data(report, MOST_ROWS)
+        return conflict_data(report)
     except DatasieveError:
         return None
+
+
+def heat(whole: Matrix | None) -> dict[str, Any] | None:
+    """Return the matrix as rows of cells, each with a step of 0 to 9 and which way."""
+    if whole is None:
+        return None
+    names, sizes, cosines = most_telling(whole, MOST_ROWS)
     rows = []
     for i, name in enumerate(names):
         cells = [
@@ -63,19 +71,18 @@ def heat(report: Report) -> dict[str, Any] | None:
             for v in cosines[i]
         ]
         rows.append({"name": shortened(safe(name), 28), "size": f"{sizes[i]:,}", "cells": cells})
-    return {"rows": rows, "total": total, "shown": len(names)}
+    return {"rows": rows, "total": len(whole[0]), "shown": len(names)}
 
 
 def _cosine(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}"  # no minus before a zero
 
 
-def contradictions(report: Report, members: Members, pictures: Pictures) -> list[dict[str, Any]]:
+def contradictions(whole: Matrix | None, members: Members, pictures: Pictures) -> list[dict[str, Any]]:
     """Return the pairs that harm most: unlike groups of one concept, then concepts that are alike."""
-    try:
-        names, _, cosines = matrix(report)
-    except DatasieveError:
+    if whole is None:
         return []
+    names, _, cosines = whole
     number = {name: i for i, name in enumerate(names)}
     concept = {name: name.rpartition(", group ")[0] or name for name in names}
     by_concept: dict[str, list[str]] = {}
@@ -127,7 +134,11 @@ def picture_map(report: Report, pictures: Pictures) -> dict[str, Any] | None:
         data = embedding_map_data(report)
     except DatasieveError:
         return None
-    odd = {r["image_id"] for r in report.findings().select(["rule", "image_id"]).to_pylist() if r["rule"] == "semantics.conflict"}
+    odd = {
+        r["image_id"]
+        for r in report.findings().select(["rule", "image_id"]).to_pylist()
+        if r["rule"] == "semantics.conflict"
+    }
     rank = {name: i for i, name in enumerate(data.named)}
     one = len(data.named) == 1
     small = len(data.paths) <= ON_MAP

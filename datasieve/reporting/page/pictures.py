@@ -141,7 +141,7 @@ class Pictures:
 
     def _write(self, final: Path, pixels: Any) -> None:
         image = Image.fromarray(pixels)
-        image.thumbnail((self.side, self.side), reducing_gap=2.0)
+        image.thumbnail((self.side, self.side), Image.Resampling.BOX)  # the picture is averaged down already
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=82)
         try:

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datasieve.errors import DatasieveError
 from datasieve.report import Report, open_report
 from datasieve.reporting.page.lists import MOST, LongList, key_of
 from datasieve.reporting.page.pictures import LARGE, THUMBNAILS, Picture, Pictures
 from datasieve.reporting.repairs import KINDS
 from datasieve.reporting.text import number, safe
-from datasieve.errors import DatasieveError
 from datasieve.sources import open_source
 from datasieve.sources.walk import PROVENANCE
 
@@ -132,7 +132,9 @@ def _steps(row: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
     for step in steps if isinstance(steps, list) else []:
         values = step.get("parameters") or {}
         told = ", ".join(f"{k} {_value(v)}" for k, v in values.items()) if isinstance(values, dict) else ""
-        made.append((str(step.get("repair")), [str(rule) for rule in step.get("rules") or ()], f": {told}" if told else ""))
+        made.append(
+            (str(step.get("repair")), [str(rule) for rule in step.get("rules") or ()], f": {told}" if told else "")
+        )
     return made
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from datasieve.errors import ReportError
 from datasieve.captions.variety import document_frequency
+from datasieve.errors import ReportError
 from datasieve.reporting.captions import said
 from datasieve.reporting.plots._ink import figure, measured
 from datasieve.reporting.text import safe, shortened
@@ -63,5 +63,7 @@ def caption_tags(report: Report) -> Figure:
         for column, value in enumerate(values):
             colour = "white" if value > 0.6 else "black"
             axes.text(column, row, f"{value:.0%}", ha="center", va="center", color=colour, fontsize=7)
-    axes.set_title(f"Of the captions with the word at the left, how many hold the other\n{total:,} captions", fontsize=10)
+    axes.set_title(
+        f"Of the captions with the word at the left, how many hold the other\n{total:,} captions", fontsize=10
+    )
     return made

@@ -20,20 +20,26 @@ MOST = 60
 """Rows that still have readable labels."""
 
 
-def conflict_data(report: Report, most: int = MOST) -> tuple[list[str], list[int], npt.NDArray[np.float64], int]:
-    """Return names, sizes and cosines (C, C) of at most `most` groups, and how many groups there are in all.
+Matrix = tuple[list[str], list[int], npt.NDArray[np.float64]]
+"""Names, sizes and cosines (C, C) of groups."""
 
-    Groups of a concept that has several are kept before others, larger ones before smaller ones.
-    Raises ReportError when no embedder ran, InputError when there is only one group.
-    """
+
+def conflict_data(report: Report) -> Matrix:
+    """Return the matrix of all groups. Raises ReportError when no embedder ran, InputError when there is one group."""
     names, sizes, cosines = matrix(report)
     if len(names) < 2:
         raise InputError(
             f"{report.path} holds one concept that is one group", remedy="A matrix needs two concepts or groups."
         )
+    return names, sizes, cosines
+
+
+def most_telling(whole: Matrix, most: int = MOST) -> Matrix:
+    """Return at most `most` rows: groups of a concept that has several before others, larger ones before smaller."""
+    names, sizes, cosines = whole
     split = [", group " in name for name in names]
     kept = np.sort(np.lexsort((-np.array(sizes), ~np.array(split)))[:most])
-    return [names[i] for i in kept], [sizes[i] for i in kept], cosines[np.ix_(kept, kept)], len(names)
+    return [names[i] for i in kept], [sizes[i] for i in kept], cosines[np.ix_(kept, kept)]
 
 
 def conflict(report: Report) -> Figure:
@@ -44,7 +50,9 @@ def conflict(report: Report) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    names, sizes, cosines, total = conflict_data(report)
+    whole = conflict_data(report)
+    total = len(whole[0])
+    names, sizes, cosines = most_telling(whole)
     labels = [f"{shortened(safe(name), 32)} ({size})" for name, size in zip(names, sizes, strict=True)]
     side = 2.5 + 0.42 * len(names)
     figure = Figure(figsize=(side + 1.5, side), layout="constrained")

@@ -56,17 +56,16 @@ def embedding_map_data(report: Report, most: int = MOST) -> EmbeddingMap:
     places, method = _places(unit_vectors(shown["embedding"]))
     own = [names[i] for i in rows]
     counted = sorted(set(own), key=lambda name: (-own.count(name), name))
-    return EmbeddingMap(
-        shown["image_id"].to_pylist(), shown["path"].to_pylist(), own, places, counted, total, method
-    )
+    return EmbeddingMap(shown["image_id"].to_pylist(), shown["path"].to_pylist(), own, places, counted, total, method)
 
 
 def _places(vectors: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], str]:
     """Return places (n, 2) in [0, 1] and the method; the same vectors always give the same places."""
     centred = vectors.astype(np.float64) - vectors.mean(0)
-    left, size, _ = np.linalg.svd(centred, full_matrices=False)
-    main = left * size
-    if len(main) and main.shape[1] < 2:
+    # Main components from the products of pictures: there are fewer of them than the vectors are long.
+    power, left = np.linalg.eigh(centred @ centred.T)
+    main = (left * np.sqrt(np.maximum(power, 0)))[:, ::-1]
+    if main.shape[1] < 2:
         main = np.pad(main, ((0, 0), (0, 2 - main.shape[1])))
     if len(vectors) < FEW:
         places, method = main[:, :2], "the two directions in which the pictures differ most (PCA)"

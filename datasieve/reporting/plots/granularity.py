@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING
 
 from datasieve.reporting.captions import LEVELS
-from datasieve.reporting.plots._ink import HUES, QUIET, figure, measured
+from datasieve.reporting.plots._ink import HUES, QUIET, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

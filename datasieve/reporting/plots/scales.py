@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING
 
-from datasieve.reporting.plots._ink import HUES, figure, measured
+from datasieve.reporting.plots._ink import HUES, measured
 from datasieve.reporting.text import safe
 
 if TYPE_CHECKING:
