@@ -51,6 +51,18 @@ A1111 = {
             {"lora_unet_a.lora_up.weight": G, "bundle_emb.tok.clip_l": V, "bundle_emb.v1.5.string_to_param.*": V},
             {"tok": {"clip_l": V}, "v1.5": {"text": V}},
         ),
+        (
+            "lora_of_ai_toolkit.safetensors",
+            {"lora_unet_a.lora_up.weight": G, "clip_l": V, "clip_g": G},
+            {"lora_of_ai_toolkit": {"clip_l": V, "clip_g": G}},
+        ),
+        ("brain.safetensors", {"emb_params": V.bfloat16()}, {"brain": {"text": V.bfloat16().float()}}),
+        ("word_on_lists.safetensors", {"fade_out": V}, {"fade_out": {"text": V}}),
+        ("word_of_a_lora.safetensors", {"lora_style": V}, {"lora_style": {"text": V}}),
+        ("word_name.bin", {"name": V}, {"name": {"text": V}}),
+        ("bare.pt", V, {"bare": {"text": V}}),
+        ("listed.pt", [{"<a>": V}, {"<b>": V}], {"listed": {"text": torch.cat([V, V])}}),
+        ("old.ti.pt", {"<s1>": V[0], "<s2>": V[1]}, {"<s1>": {"text": V[:1]}, "<s2>": {"text": V[1:2]}}),
     ],
 )
 def test_each_writers_file_is_understood(tmp_path, name, content, want):
@@ -93,8 +105,11 @@ def test_cloneofsimos_file_of_several_words_is_read_by_word(tmp_path):
     assert {e.name for e in read_embeddings(tmp_path / "a.safetensors")} == {"<s1>", "<s2>"}
 
 
-def test_an_original_file_opens_only_when_its_type_is_allowed(tmp_path):
+@pytest.mark.parametrize("before_torch_1_12", [False, True])
+def test_an_original_file_opens_only_when_its_type_is_allowed(tmp_path, before_torch_1_12):
     parameters = torch.nn.ParameterDict({"*": torch.nn.Parameter(V)})
+    if before_torch_1_12:
+        del parameters.__dict__["_keys"]
     content = {"string_to_token": {"*": torch.tensor(265)}, "string_to_param": parameters}
     torch.save(content, tmp_path / "original.pt")
     with pytest.raises(ModelError, match="ParameterDict") as caught:
@@ -102,6 +117,41 @@ def test_an_original_file_opens_only_when_its_type_is_allowed(tmp_path):
     assert "--allow-parameter-dict" in caught.value.remedy
     [found] = read_embeddings(tmp_path / "original.pt", allow_parameter_dict=True)
     assert torch.equal(found.vectors["text"], V)
+
+
+def test_an_original_file_of_several_words_gives_each_of_them(tmp_path):
+    torch.save({"string_to_param": {"<a>": V, "<b>": G}}, tmp_path / "two.pt")
+    assert {e.name: e.vectors["text"].shape for e in read_embeddings(tmp_path / "two.pt")} == {
+        "<a>": V.shape,
+        "<b>": G.shape,
+    }
+
+
+def test_lists_by_encoder_are_told_apart_by_width(tmp_path):
+    torch.save([{"<a>": torch.zeros(1, 768)}, {"<a>": torch.ones(1, 1280)}], tmp_path / "sdxl.pt")
+    [found] = read_embeddings(tmp_path / "sdxl.pt")
+    assert {k: v.shape for k, v in found.vectors.items()} == {"clip_l": (1, 768), "clip_g": (1, 1280)}
+
+
+def test_both_files_of_diffusers_sdxl_script_are_one_word(tmp_path):
+    save_file({"<my-cat>": torch.zeros(1, 768)}, str(tmp_path / "learned_embeds-steps-50.safetensors"))
+    save_file({"<my-cat>": torch.ones(1, 1280)}, str(tmp_path / "learned_embeds_2-steps-50.safetensors"))
+    [found] = read_embeddings(tmp_path / "learned_embeds-steps-50.safetensors")
+    assert {k: v.shape for k, v in found.vectors.items()} == {"clip_l": (1, 768), "clip_g": (1, 1280)}
+
+
+@pytest.mark.parametrize("step", [float("nan"), float("inf"), "many", True, torch.tensor(3)])
+def test_a_step_that_is_no_number_is_unknown(tmp_path, step):
+    torch.save(A1111 | {"step": step}, tmp_path / "a.pt")
+    assert read_embeddings(tmp_path / "a.pt")[0].step is None
+
+
+def test_a_hash_that_looks_like_a_number_stays_a_hash(tmp_path):
+    told = {"sd_checkpoint": "1234567e89", "modelspec.author": "me", "format": "pt"}
+    save_file({"emb_params": V}, str(tmp_path / "a.safetensors"), metadata=told)
+    [found] = read_embeddings(tmp_path / "a.safetensors")
+    assert found.base_hash == "1234567e89"
+    assert found.notes == ("the entry modelspec.author",)
 
 
 def picture_data():
@@ -140,6 +190,23 @@ def test_a_picture_without_one_says_so(tmp_path):
     Image.new("RGB", (8, 8), "red").save(tmp_path / "plain.png")
     with pytest.raises(ModelError, match=r"plain\.png carries no embedding"):
         read_embeddings(tmp_path / "plain.png")
+
+
+@pytest.mark.parametrize(
+    "told", [b"[1]", b"{", b'{"string_to_param": {"*": {"TORCHTENSOR": [[1], [1, 2]]}}}', b"[" * 10**5]
+)
+def test_a_picture_with_something_else_in_its_text_says_so(tmp_path, told):
+    info = PngImagePlugin.PngInfo()
+    info.add_text("sd-ti-embedding", base64.b64encode(told).decode())
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "cat.png", pnginfo=info)
+    with pytest.raises(ModelError, match=r"cat\.png"):
+        read_embeddings(tmp_path / "cat.png")
+
+
+def test_a_few_bytes_that_claim_to_be_a_huge_tensor_take_no_memory(tmp_path):
+    torch.save({"emb_params": torch.ones(1).expand(10**6, 10**6)}, tmp_path / "huge.pt")
+    with pytest.raises(ModelError, match="claims 1000000000000 numbers"):
+        read_embeddings(tmp_path / "huge.pt")
 
 
 class Evil:
@@ -181,6 +248,8 @@ def test_a_zipped_pickle_with_code_is_refused(tmp_path, capsys):
         ({"emb_params": torch.zeros(2, 2, 2)}, "matrix"),
         ({"lora_unet_x.lora_up.weight": V}, "LoRA"),
         ({"model.diffusion_model.x": V}, "whole model"),
+        ({"emb_params": torch.zeros(2, 2, dtype=torch.int64)}, "fractional numbers"),
+        ({"emb_params": torch.zeros(0, 4)}, "matrix"),
     ],
 )
 def test_what_cannot_be_used_says_why(tmp_path, content, said):
@@ -210,6 +279,55 @@ def test_a1111s_file_is_the_dictionary_that_it_writes_itself(tmp_path):
     assert torch.equal(found["string_to_param"]["*"], V)
 
 
+def test_the_optimizers_file_beside_an_embedding_is_told_apart(tmp_path):
+    torch.save({"hash": "1379", "optimizer_state_dict": {}}, tmp_path / "cat.pt.optim")
+    with pytest.raises(ModelError, match="optimizer's state") as caught:
+        read_embeddings(tmp_path / "cat.pt.optim")
+    assert "without .optim" in caught.value.remedy
+
+
+def test_a_row_of_a_table_takes_only_itself_into_the_file(tmp_path):
+    table = torch.randn(5000, 64)
+    for form, name in (("a1111", "a.pt"), ("datasieve", "a.safetensors")):
+        write_embedding(tmp_path / name, Embedding("x", {"text": table[7:9]}), form)
+        assert (tmp_path / name).stat().st_size < 5000
+
+
+def test_one_tensor_under_two_keys_is_written_twice(tmp_path):
+    word = Embedding("x", {"text": V}, {"text": V})
+    write_embedding(tmp_path / "a.safetensors", word, "onetrainer")
+    assert set(load_file(tmp_path / "a.safetensors")) == {"emp_params", "emp_params_out"}
+
+
+def test_what_a_form_does_not_hold_is_listed(tmp_path):
+    word = Embedding("x", {"text": V}, {"text": V}, step=0, base_name="sd15", notes=("the entry notes",))
+    assert write_embedding(tmp_path / "a.safetensors", word, "diffusers") == [
+        "the entry notes",
+        "the output vectors",
+        "the step",
+        "the base",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "\udcff"])
+def test_a_name_that_files_cannot_hold_is_refused(tmp_path, name):
+    with pytest.raises(ModelError, match="cannot be a name"):
+        write_embedding(tmp_path / "a.safetensors", Embedding(name, {"text": V}), "diffusers")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_leaves_nothing_half_written(tmp_path, monkeypatch):
+    from safetensors import SafetensorError
+
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: No space left on device (os error 28)")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(OutputError, match="No space left"):
+        write_embedding(tmp_path / "a.safetensors", ONE, "datasieve")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_onetrainers_file_has_its_own_spelling(tmp_path):
     lost = write_embedding(tmp_path / "cat.safetensors", ONE, "onetrainer")
     assert list(load_file(tmp_path / "cat.safetensors")) == ["emp_params"]
@@ -220,37 +338,9 @@ def test_both_encoders_of_an_sdxl_word_stand_in_one_file(tmp_path):
     word = Embedding("<my-cat>", {"clip_l": V, "clip_g": G})
     write_embedding(tmp_path / "cat.safetensors", word, "datasieve")
     assert set(load_file(tmp_path / "cat.safetensors")) == {"clip_l", "clip_g"}
-    with pytest.raises(ModelError, match="one encoder's") as caught:
+    with pytest.raises(ModelError, match="SD 1 and 2's text encoder") as caught:
         write_embedding(tmp_path / "cat.pt", word, "a1111")
     assert "A1111, ComfyUI" in caught.value.remedy
-
-
-@pytest.mark.parametrize("suffix", [".safetensors", ".bin"])
-def test_diffusers_own_loader_takes_our_file(base, tmp_path, suffix):
-    from diffusers import StableDiffusionPipeline
-
-    from datasieve.training.formats.embeddings import Embedding
-
-    from .conftest import TINY_SD
-
-    pipeline = StableDiffusionPipeline.from_pretrained(TINY_SD, safety_checker=None, local_files_only=True)
-    vectors = torch.randn(2, 112)
-    write_embedding(tmp_path / f"learned_embeds{suffix}", Embedding("<my-cat>", {"text": vectors}), "diffusers")
-    pipeline.load_textual_inversion(str(tmp_path / f"learned_embeds{suffix}"))
-    ids = pipeline.tokenizer.convert_tokens_to_ids(["<my-cat>", "<my-cat>_1"])
-    rows = pipeline.text_encoder.get_input_embeddings().weight[ids].float()
-    assert torch.allclose(rows, vectors, atol=2e-3)  # the fixture's text encoder is kept in half precision
-
-
-def test_diffusers_own_loader_takes_our_default_file_when_the_word_is_given(tmp_path):
-    from diffusers import StableDiffusionPipeline
-
-    from .conftest import TINY_SD
-
-    pipeline = StableDiffusionPipeline.from_pretrained(TINY_SD, safety_checker=None, local_files_only=True)
-    write_embedding(tmp_path / "cat.safetensors", Embedding("<my-cat>", {"text": torch.randn(1, 112)}), "datasieve")
-    pipeline.load_textual_inversion(str(tmp_path / "cat.safetensors"), token="<my-cat>")
-    assert len(pipeline.tokenizer) == 49409
 
 
 @pytest.mark.parametrize(("form", "name"), [("a1111", "a.safetensors"), ("datasieve", "a.pt"), ("diffusers", "a.png")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,14 +13,23 @@ from typing import Any
 import torch
 
 from datasieve.errors import ModelError, OutputError
-from datasieve.storage import atomic_path
-from datasieve.training.formats.files import Contents, kind_of_contents, read_contents
-
-ENCODERS = ("clip_l", "clip_g", "t5", "t5xxl", "llama")
-SINGLE = ("emb_params", "emp_params")
-"""Keys that hold the vectors of the only text encoder: kohya's and most others', and OneTrainer's."""
+from datasieve.training.formats.files import (
+    ENCODERS,
+    SINGLE,
+    Contents,
+    kind_of_contents,
+    numbers,
+    plain,
+    read_contents,
+    text,
+    write_pickle,
+    write_tensors,
+)
 
 _XTI = re.compile(r"^(IN|OUT|MID)\d*$")
+_OUTPUTS = {f"{key}_out": "text" if key in SINGLE else key for key in (*ENCODERS, *SINGLE)}
+_UNDERSTOOD = {"name", "step", "sd_checkpoint", "sd_checkpoint_name", "string_to_token", "string_to_param"}
+_SAYS_NOTHING = {"format", "software"}
 
 FORMS = ("datasieve", "a1111", "diffusers", "onetrainer")
 """What can be written. "datasieve" is kohya's key with the name, step and base in the metadata."""
@@ -35,7 +45,7 @@ class Embedding:
         outputs: OneTrainer's vectors that replace the encoder's output instead.
         step: optimizer steps it was trained for; None unknown.
         base_name, base_hash: the model it was trained on; "" unknown.
-        notes: what else the file told, or what could not be kept.
+        notes: what else the file told, which no form keeps.
     """
 
     name: str
@@ -58,9 +68,9 @@ def read_embeddings(path: Path, *, allow_parameter_dict: bool = False) -> list[E
         ModelError: the file is damaged, holds no embedding, or numbers that are not finite.
     """
     contents = read_contents(path, allow_parameter_dict=allow_parameter_dict)
-    if kind_of_contents(contents, path) != "embedding":
+    if kind_of_contents(contents) != "embedding":
         raise ModelError(f"{path} is a hypernetwork, not an embedding")
-    found = _bundled(contents, path) or [_single(contents.values, contents.metadata, path)]
+    found = _bundled(contents, path) or _terms(contents, path)
     if not any(e.vectors or e.outputs for e in found):
         found = _by_token(contents, path)
     for embedding in found:
@@ -73,48 +83,72 @@ def read_embeddings(path: Path, *, allow_parameter_dict: bool = False) -> list[E
     return found
 
 
-def _single(values: dict[Any, Any], metadata: Mapping[str, str], path: Path) -> Embedding:
-    """Understand a file with one word."""
-    facts = _facts(values, metadata)
-    name = str(values.get("name") or metadata.get("name") or path.stem)
-    if "string_to_param" in values:
-        params = _plain(values["string_to_param"])
-        if len(params) != 1:
-            raise ModelError(f"{path} holds {len(params)} terms, and readers take files with one")
-        return Embedding(name, {"text": _matrix(next(iter(params.values())), path)}, **facts)
+def _terms(contents: Contents, path: Path) -> list[Embedding]:
+    """Understand a file of one word, or an original one of several (`string_to_param` holds them by word)."""
+    values, facts = contents.values, _facts(contents)
+    name = text(values.get("name")) or text(contents.metadata.get("name")) or path.stem
+    if "string_to_param" not in values:
+        vectors, outputs, own_name = _vectors(values, path)
+        return [Embedding(own_name or name, vectors, outputs, **facts)]
+    params = _as_dict(values["string_to_param"])
+    if not params:
+        raise ModelError(f"{path} is an A1111 embedding without vectors", remedy="Get the file again.")
+    names = [name] if len(params) == 1 else [str(term) for term in params]
+    return [
+        Embedding(n, {"text": _matrix(value, path)}, **facts) for n, value in zip(names, params.values(), strict=True)
+    ]
+
+
+def _vectors(
+    values: Mapping[Any, Any], path: Path
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], str | None]:
+    """Return the vectors, the output vectors, and the word when the only key is one."""
     keys = [k for k in values if isinstance(values[k], torch.Tensor)]
     if keys and all(_XTI.match(str(k)) for k in keys):
         raise ModelError(
             f"{path} is an XTI embedding, with other vectors for every block of the network",
             remedy="No common tool loads these; train a plain embedding.",
         )
-    outputs = {
-        k.removesuffix("_out") if k not in ("emp_params_out", "emb_params_out") else "text": _matrix(values[k], path)
-        for k in keys
-        if str(k).endswith("_out")
-    }
+    outputs = {_OUTPUTS[k]: _matrix(values[k], path) for k in keys if k in _OUTPUTS}
     encoders = {k: _matrix(values[k], path) for k in keys if k in ENCODERS}
     if encoders:
-        return Embedding(name, encoders, outputs, **facts)
+        return encoders, outputs, None
     for key in SINGLE:
         if key in values:
-            return Embedding(name, {"text": _matrix(values[key], path)}, outputs, **facts)
+            return {"text": _matrix(values[key], path)}, outputs, None
     if len(keys) == 1 and not outputs:  # diffusers: the key is the word; a bare tensor has none
-        word = str(keys[0]) or path.stem
-        return Embedding(word, {"text": _matrix(values[keys[0]], path)}, **facts)
-    return Embedding(name, {}, outputs, **facts)
+        return _both_files(str(keys[0]), _matrix(values[keys[0]], path), path), {}, str(keys[0]) or None
+    return {}, outputs, None
+
+
+def _both_files(word: str, first: torch.Tensor, path: Path) -> dict[str, torch.Tensor]:
+    """Return diffusers' vectors; for SDXL its script writes the second encoder's into learned_embeds_2 beside them."""
+    second = path.with_name(path.name.replace("learned_embeds", "learned_embeds_2", 1))
+    if first.shape[1] == 768 and second != path and second.is_file():
+        other = read_contents(second).values
+        if list(other) == [word] and (more := _matrix(other[word], second)).shape[1] == 1280:
+            return {"clip_l": first, "clip_g": more}
+    return {"text": first}
 
 
 def _by_token(contents: Contents, path: Path) -> list[Embedding]:
-    """Understand cloneofsimo's file, which has one (width,) vector a word and says `<embed>` of each."""
-    words = [k for k, v in contents.metadata.items() if v == "<embed>" and k in contents.values]
+    """Understand cloneofsimo's files, which have one (width,) vector a word.
+
+    The newer say `<embed>` of each in their metadata; the older hold nothing else.
+    """
+    values = contents.values
+    words = [k for k, v in contents.metadata.items() if v == "<embed>" and k in values]
+    flat = all(isinstance(v, torch.Tensor) and v.ndim == 1 for v in values.values())
+    if not words and flat and len({len(v) for v in values.values()}) == 1:
+        words = [k for k in values if re.fullmatch(r"<.+>", str(k))]
+        words = words if len(words) == len(values) else []
     if not words:
-        shown = ", ".join(map(repr, list(contents.values)[:5]))
+        shown = ", ".join(map(repr, list(values)[:5])) or "none"
         raise ModelError(
             f"{path} holds no embedding that is known (keys: {shown})",
             remedy="See docs/training-files.md for what is read.",
         )
-    return [Embedding(word, {"text": _matrix(contents.values[word], path)}) for word in words]
+    return [Embedding(str(word), {"text": _matrix(values[word], path)}) for word in words]
 
 
 def _bundled(contents: Contents, path: Path) -> list[Embedding]:
@@ -123,51 +157,56 @@ def _bundled(contents: Contents, path: Path) -> list[Embedding]:
     for key, value in contents.values.items():
         parts = str(key).split(".")
         if parts[0] == "bundle_emb" and len(parts) >= 3:
-            # A name with a dot cannot be told from a key; the key is the last part, or string_to_param and its term.
+            # A name can hold dots; the key is the last part, or string_to_param and its term.
             cut = parts.index("string_to_param") if "string_to_param" in parts else len(parts) - 1
-            name, rest = ".".join(parts[1:cut]), ".".join(parts[cut:])
-            inner = {"string_to_param": {"*": value}} if rest.startswith("string_to_param") else {rest: value}
-            of_name.setdefault(name, {}).update(inner)
+            inner = {"emb_params" if cut < len(parts) - 1 else parts[-1]: value}
+            of_name.setdefault(".".join(parts[1:cut]), {}).update(inner)
     found = []
     for name, values in of_name.items():
-        one = _single(values | {"name": name}, {}, path)
-        found.append(Embedding(name, one.vectors, one.outputs, notes=("it lay in a LoRA's file",)))
+        vectors, outputs, _ = _vectors(values, path)
+        found.append(Embedding(name, vectors, outputs, notes=("a LoRA, in whose file it lay",)))
     return found
 
 
-def _facts(values: Mapping[Any, Any], metadata: Mapping[str, str]) -> dict[str, Any]:
+def _facts(contents: Contents) -> dict[str, Any]:
+    """Return step, base and notes, from the dictionary itself or from the metadata, where texts may be JSON."""
+    values, metadata = contents.values, contents.metadata
+
     def told(key: str) -> Any:
         value = values.get(key)
         if value is None and key in metadata:
             try:
                 value = json.loads(metadata[key])
-            except ValueError:
-                value = metadata[key]
+            except (ValueError, RecursionError):
+                return metadata[key]
+            if key != "step" and value is not None and not isinstance(value, str):
+                return metadata[key]  # a hash such as 1234567e89 is no number
         return value
 
     step = told("step")
+    whole = isinstance(step, int | float) and not isinstance(step, bool) and math.isfinite(step)
+    more = [k for k, v in values.items() if not isinstance(v, torch.Tensor) and k not in _UNDERSTOOD and v is not None]
+    more += [k for k, v in metadata.items() if k not in _UNDERSTOOD | _SAYS_NOTHING and v != "<embed>"]
     return {
-        "step": int(step) if isinstance(step, int | float) or (isinstance(step, str) and step.isdigit()) else None,
-        "base_name": str(told("sd_checkpoint_name") or ""),
-        "base_hash": str(told("sd_checkpoint") or ""),
+        "step": int(step) if whole else None,
+        "base_name": text(told("sd_checkpoint_name")),
+        "base_hash": text(told("sd_checkpoint")),
+        "notes": tuple(f"the entry {k}" for k in more),
     }
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    """Return a ParameterDict or dict as a dict."""
-    if isinstance(value, torch.nn.ParameterDict):
-        return dict(value.items())
-    if isinstance(value, dict):
-        inner = value.get("_parameters")
-        return dict(inner) if isinstance(inner, dict) else value
-    return {}
+def _as_dict(value: Any) -> Mapping[Any, Any]:
+    """Return a dict, or what a ParameterDict of any torch version holds."""
+    inside = vars(value) if isinstance(value, torch.nn.ParameterDict) else value if isinstance(value, dict) else {}
+    inner = inside.get("_parameters", inside)
+    return inner if isinstance(inner, dict) else {}
 
 
 def _matrix(value: Any, path: Path) -> torch.Tensor:
     if not isinstance(value, torch.Tensor) or value.ndim not in (1, 2) or not value.numel():
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
         raise ModelError(f"{path}: the vectors should be a matrix of numbers, not {shape}")
-    return value.detach().float().reshape(-1, value.shape[-1]).contiguous()
+    return numbers(value, f"{path}: the vectors").reshape(-1, value.shape[-1]).contiguous()
 
 
 def write_embedding(path: Path, embedding: Embedding, form: str) -> list[str]:
@@ -185,68 +224,95 @@ def write_embedding(path: Path, embedding: Embedding, form: str) -> list[str]:
         ModelError: the form cannot hold these vectors.
         OutputError: the extension does not fit, or the file cannot be written.
     """
-    from safetensors.torch import save_file
-
     suffixes = {"a1111": (".pt",), "diffusers": (".safetensors", ".bin")}.get(form, (".safetensors",))
     if form not in FORMS:
         raise ModelError(f"there is no form {form!r}", remedy=f"Choose from {', '.join(FORMS)}.")
     if path.suffix.lower() not in suffixes:
         raise OutputError(f"the form {form} is written as {' or '.join(suffixes)}, not as {path.name}")
-    for encoder, vectors in embedding.vectors.items():
-        if not bool(vectors.isfinite().all()):
-            raise ModelError(f"the vectors of {embedding.name} ({encoder}) hold NaN or infinity, and are not written")
-    if not embedding.vectors:
-        raise ModelError(f"{embedding.name} holds only output vectors, which {form} does not know")
-    several = len(embedding.vectors) > 1 or next(iter(embedding.vectors)) in ("clip_g", "t5", "t5xxl", "llama")
-    if several and form in ("a1111", "diffusers"):
-        raise ModelError(
-            f"{embedding.name} has vectors for {', '.join(embedding.vectors)}; the form {form} holds one encoder's",
-            remedy="Write it as datasieve (clip_l and clip_g in one .safetensors), which A1111, ComfyUI, kohya, "
-            "OneTrainer and diffusers (each part by itself) read.",
-        )
-    lost = ["the output vectors"] if embedding.outputs and form != "onetrainer" else []
-    tensors = {k: v.detach().float().cpu().contiguous() for k, v in embedding.vectors.items()}
+    _check(embedding, form)
+    lost = list(embedding.notes)
+    tensors = {k: plain(v) for k, v in embedding.vectors.items()}
+    outputs = {k: plain(v) for k, v in embedding.outputs.items()}
     only = next(iter(tensors.values()))
-    with atomic_path(path) as temporary:
-        if form == "a1111":
-            whole = {
-                "string_to_token": {"*": 265},
-                "string_to_param": {"*": only},
-                "name": embedding.name,
-                "step": embedding.step,
-                "sd_checkpoint": embedding.base_hash or None,
-                "sd_checkpoint_name": embedding.base_name or None,
-            }
-            _torch_save(whole, temporary, path)
-        elif form == "diffusers":
-            lost += [w for w, known in (("the step", embedding.step), ("the base", embedding.base_name)) if known]
-            if path.suffix.lower() == ".bin":
-                _torch_save({embedding.name: only}, temporary, path)
-            else:
-                save_file({embedding.name: only}, str(temporary), metadata={"format": "pt"})
-        elif form == "onetrainer":
-            # OneTrainer reads no metadata, and knows a single encoder's vectors only under this spelling.
-            lost += ["the name", *(w for w, known in (("the step", embedding.step),) if known)]
-            kept = tensors if several else {"emp_params": only}
-            kept |= {f"{'emp_params' if k == 'text' else k}_out": v for k, v in embedding.outputs.items()}
-            save_file(kept, str(temporary))
+    if outputs and form != "onetrainer":
+        lost.append("the output vectors")
+    if form in ("diffusers", "onetrainer"):  # neither reads metadata
+        lost += ["the step"] if embedding.step is not None else []
+        lost += ["the base"] if embedding.base_name or embedding.base_hash else []
+    if form == "a1111":
+        whole = {
+            "string_to_token": {"*": 265},
+            "string_to_param": {"*": only},
+            "name": embedding.name,
+            "step": embedding.step,
+            "sd_checkpoint": embedding.base_hash or None,
+            "sd_checkpoint_name": embedding.base_name or None,
+        }
+        write_pickle(path, whole)
+    elif form == "diffusers":
+        if path.suffix.lower() == ".bin":
+            write_pickle(path, {embedding.name: only})
         else:
-            kept = tensors if several else {"emb_params": only}
-            save_file(kept, str(temporary), metadata=_metadata(embedding))
+            write_tensors(path, {embedding.name: only}, {"format": "pt"})
+    elif form == "onetrainer":
+        # OneTrainer knows a single encoder's vectors only under this spelling.
+        lost.append("the name")
+        single = _is_single(embedding)
+        kept = {"emp_params": only} if single else tensors
+        write_tensors(path, kept | {("emp_params_out" if single else f"{k}_out"): v for k, v in outputs.items()}, None)
+    else:
+        write_tensors(path, {"emb_params": only} if _is_single(embedding) else tensors, _metadata(embedding))
     return lost
 
 
-def _torch_save(value: Any, temporary: Path, path: Path) -> None:
-    try:
-        torch.save(value, temporary)
-    except RuntimeError as error:
-        raise OutputError(f"cannot write {path}: {error}", remedy="Free some space.") from error
+def _is_single(embedding: Embedding) -> bool:
+    """Tell whether the model has one text encoder, CLIP-L or SD 2's."""
+    return len(embedding.vectors) == 1 and next(iter(embedding.vectors)) in ("text", "clip_l")
+
+
+def _check(embedding: Embedding, form: str) -> None:
+    """Raise ModelError when the form cannot hold the embedding."""
+    for encoder, vectors in [*embedding.vectors.items(), *embedding.outputs.items()]:
+        if not bool(vectors.isfinite().all()):
+            raise ModelError(f"the vectors of {embedding.name} ({encoder}) hold NaN or infinity, and are not written")
+    if not embedding.vectors:
+        raise ModelError(f"{embedding.name} holds only output vectors, which only OneTrainer's own files carry")
+    if not embedding.name or text(embedding.name) != embedding.name:
+        raise ModelError(
+            f"{text(embedding.name)!r} cannot be a name", remedy='Give another, such as --name "<my-cat>".'
+        )
+    too_many = {"a1111": not _is_single(embedding), "diffusers": len(embedding.vectors) > 1}
+    if too_many.get(form, False):
+        raise ModelError(
+            f"{embedding.name} has vectors for {', '.join(embedding.vectors)}, and the form {form} holds "
+            + ("those of SD 1 and 2's text encoder" if form == "a1111" else "one text encoder's"),
+            remedy=f"Write it as datasieve (.safetensors), which is read by {readers(embedding, 'datasieve')}.",
+        )
+
+
+def readers(embedding: Embedding, form: str) -> str:
+    """Return which tools read the embedding in a form, in words."""
+    if form == "onetrainer" and embedding.outputs:
+        return "OneTrainer"
+    if not _is_single(embedding):
+        if set(embedding.vectors) == {"clip_l", "clip_g"}:
+            return "A1111, ComfyUI, kohya, OneTrainer, diffusers (each part with its own text_encoder= and tokenizer=)"
+        return "OneTrainer and ComfyUI, as far as they know the encoder" if form != "diffusers" else "diffusers"
+    return {
+        "datasieve": f"A1111, ComfyUI, kohya, diffusers (with token={embedding.name!r})",
+        "a1111": "A1111, ComfyUI, kohya, diffusers",
+        "diffusers": "diffusers, A1111, ComfyUI, kohya",
+        "onetrainer": f"OneTrainer, A1111, ComfyUI, kohya, diffusers (with token={embedding.name!r})",
+    }[form]
 
 
 def _metadata(embedding: Embedding) -> dict[str, str]:
-    """Return what ai-toolkit also writes: values as JSON."""
+    """Return what ai-toolkit also writes: texts as they are, all else as JSON."""
     told: dict[str, Any] = {"name": embedding.name, "step": embedding.step, "software": "datasieve", "format": "pt"}
-    told |= {"sd_checkpoint": embedding.base_hash or None, "sd_checkpoint_name": embedding.base_name or None}
+    told |= {
+        "sd_checkpoint": text(embedding.base_hash) or None,
+        "sd_checkpoint_name": text(embedding.base_name) or None,
+    }
     return {k: v if isinstance(v, str) else json.dumps(v) for k, v in told.items() if v is not None}
 
 

@@ -11,8 +11,16 @@ from typing import Any, NamedTuple
 import torch
 
 from datasieve.errors import ModelError, OutputError
-from datasieve.storage import atomic_path
-from datasieve.training.formats.files import Contents, kind_of_contents, read_contents
+from datasieve.training.formats.files import (
+    Contents,
+    kind_of_contents,
+    numbers,
+    plain,
+    read_contents,
+    text,
+    write_pickle,
+    write_tensors,
+)
 
 Weights = dict[str, torch.Tensor]
 FORMS = ("a1111", "datasieve")
@@ -94,9 +102,18 @@ def shapes(network: Hypernetwork, width: int) -> dict[str, tuple[int, ...]]:
 
 def check(network: Hypernetwork, path: Path) -> None:
     """Compare every weight with the structure. Raises ModelError naming the first that does not fit."""
+    structure, dropout = network.layer_structure, network.dropout_structure
+    if len(structure) < 2 or structure[0] != 1 or structure[-1] != 1 or not all(0 < m < 1000 for m in structure):
+        raise ModelError(f"{path}: the layer structure {list(structure)} should begin and end with 1, such as 1, 2, 1")
+    if dropout is not None and (
+        len(dropout) != len(structure) or dropout[0] or dropout[-1] or not all(0 <= p < 1 for p in dropout)
+    ):
+        raise ModelError(f"{path}: the dropout {list(dropout)} does not fit the layer structure {list(structure)}")
     if not network.layers:
         raise ModelError(f"{path} holds no layers", remedy="Get the file again.")
     for width, pair in network.layers.items():
+        if width < 1:
+            raise ModelError(f"{path}: {width} is no width")
         wanted = shapes(network, width)
         for which, weights in zip(("K", "V"), pair, strict=True):
             for name, shape in wanted.items():
@@ -113,79 +130,111 @@ def check(network: Hypernetwork, path: Path) -> None:
                 raise ModelError(f"{path}: width {width}, {which} holds {sorted(extra)[0]}, which has no place in it")
 
 
+def _in_order(network: Hypernetwork) -> Hypernetwork:
+    """Return a checked network with its weights in the order of computation, which is how ComfyUI takes them."""
+    layers = {
+        width: ({n: k[n] for n in names}, {n: v[n] for n in names})
+        for width, (k, v) in sorted(network.layers.items())
+        for names in [shapes(network, width)]
+    }
+    return replace(network, layers=layers)
+
+
 def read_hypernetwork(path: Path) -> Hypernetwork:
     """Read a hypernetwork: A1111's, NovelAI's, kohya's in memory form, or ours.
 
     Raises ModelError when the file is damaged, of another kind, or of a kind that cannot be used.
     """
     contents = read_contents(path)
-    if kind_of_contents(contents, path) != "hypernetwork":
+    if kind_of_contents(contents) != "hypernetwork":
         raise ModelError(f"{path} is an embedding, not a hypernetwork")
     network = _ours(contents, path) if contents.metadata else _pickled(contents.values, path)
     check(network, path)
-    return network
+    return _in_order(network)
 
 
 def _pickled(values: Mapping[Any, Any], path: Path) -> Hypernetwork:
-    if values.get("skip_connection") or values.get("upsample_linear"):
+    if values.get("skip_connection") is True:
         raise ModelError(
             f"{path} has skip connections of its own (an extension of A1111), which plain loaders cannot use",
             remedy="Use it with the extension that made it.",
         )
     try:
         structure = tuple(float(v) for v in values.get("layer_structure") or (1, 2, 1))
-        drops = bool(values.get("use_dropout", False)) or any(values.get("dropout_structure") or ())
         dropout = values.get("dropout_structure")
-        if dropout is None and drops:
+        # With a single layer what is derived comes after all weights: it moves none, and use knows no dropout.
+        if dropout is None and values.get("use_dropout") and len(structure) > 2:
             last = 0.3 if values.get("last_layer_dropout") else 0.0
             dropout = [0.0, *[0.3] * (len(structure) - 3), last, 0.0]
         layers = {
-            int(width): (_renamed(pair[0]), _renamed(pair[1]))
+            int(width): (
+                _renamed(pair[0], f"{path}: width {width}, K"),
+                _renamed(pair[1], f"{path}: width {width}, V"),
+            )
             for width, pair in values.items()
             if isinstance(width, int)
         }
         activation = values.get("activation_func")
         return Hypernetwork(
-            name=str(values.get("name") or path.stem),
+            name=text(values.get("name")) or path.stem,
             layers=layers,
             layer_structure=structure,
             activation=str(activation).lower() if activation else "linear",
             layer_norm=bool(values.get("is_layer_norm", False)),
-            dropout_structure=tuple(float(v) for v in dropout) if dropout and drops else None,
+            dropout_structure=tuple(float(v) for v in dropout) if dropout and any(dropout) else None,
             activate_output=bool(values.get("activate_output", True)),
             weight_init=str(values.get("weight_initialization") or "Normal"),
             step=int(values.get("step") or 0),
-            base_name=str(values.get("sd_checkpoint_name") or ""),
-            base_hash=str(values.get("sd_checkpoint") or ""),
-            optional_info=str(values.get("optional_info") or ""),
+            base_name=text(values.get("sd_checkpoint_name")),
+            base_hash=text(values.get("sd_checkpoint")),
+            optional_info=text(values.get("optional_info")),
         )
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise ModelError(f"{path} is no hypernetwork of a known kind: {error}", remedy="Get the file again.") from None
 
 
-def _renamed(weights: Mapping[str, torch.Tensor]) -> Weights:
+def _renamed(weights: Mapping[str, torch.Tensor], what: str) -> Weights:
     """Return weights under today's names; NovelAI's first files call them `linear1` and `linear2`."""
     old = {"linear1": "linear.0", "linear2": "linear.1"}
     found = {}
     for key, value in weights.items():
         head, _, end = key.partition(".")
-        found[f"{old[head]}.{end}" if head in old else key] = value.detach().float()
+        found[f"{old[head]}.{end}" if head in old else key] = numbers(value, f"{what}, {key}")
     return found
 
 
 def _ours(contents: Contents, path: Path) -> Hypernetwork:
     told = contents.metadata
+    if told.get("version") != SAFETENSORS_VERSION:
+        raise ModelError(
+            f"{path} is a hypernetwork of version {told.get('version')}; version {SAFETENSORS_VERSION} is read here",
+            remedy="Use the datasieve that wrote it.",
+        )
     try:
         facts = json.loads(told["hypernetwork"])
         layers: dict[int, tuple[Weights, Weights]] = {}
         for key, value in contents.values.items():
             width, which, name = key.split(".", 2)
-            layers.setdefault(int(width), ({}, {}))["kv".index(which)][name] = value.float()
-        facts["layer_structure"] = tuple(float(v) for v in facts["layer_structure"])
-        facts["dropout_structure"] = tuple(facts["dropout_structure"]) if facts.get("dropout_structure") else None
-        return Hypernetwork(layers=layers, **facts)
-    except (KeyError, ValueError, TypeError) as error:
-        raise ModelError(f"{path} is no hypernetwork of datasieve's form: {error}") from None
+            layers.setdefault(int(width), ({}, {}))["kv".index(which)][name] = numbers(value, f"{path}: {key}")
+        dropout = facts["dropout_structure"]
+        return Hypernetwork(
+            layers=layers,
+            layer_structure=tuple(float(v) for v in facts["layer_structure"]),
+            dropout_structure=tuple(float(v) for v in dropout) if dropout else None,
+            step=int(facts["step"]),
+            name=text(facts["name"]),
+            activation=text(facts["activation"]),
+            layer_norm=bool(facts["layer_norm"]),
+            activate_output=bool(facts["activate_output"]),
+            weight_init=text(facts["weight_init"]),
+            base_name=text(facts["base_name"]),
+            base_hash=text(facts["base_hash"]),
+            optional_info=text(facts["optional_info"]),
+        )
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ModelError(
+            f"{path} is no hypernetwork of datasieve's form: {error!r}", remedy="Get the file again."
+        ) from None
 
 
 def without_dropout(network: Hypernetwork) -> Hypernetwork:
@@ -219,28 +268,27 @@ def write_hypernetwork(path: Path, network: Hypernetwork, form: str | None = Non
         ModelError: the weights do not fit the structure.
         OutputError: the extension does not fit, or the file cannot be written.
     """
-    from safetensors.torch import save_file
-
     form = form or {".pt": "a1111", ".safetensors": "datasieve"}.get(path.suffix.lower(), "")
     if (form, path.suffix.lower()) not in (("a1111", ".pt"), ("datasieve", ".safetensors")):
         raise OutputError(f"a hypernetwork is written as .pt (a1111) or .safetensors (datasieve), not as {path.name}")
     check(network, path)
+    network = _in_order(network)
     if form == "datasieve":
         facts = {k: v for k, v in vars(network).items() if k != "layers"}
         metadata = {"datasieve": "hypernetwork", "version": SAFETENSORS_VERSION, "hypernetwork": json.dumps(facts)}
         tensors = {
-            f"{width}.{which}.{key}": value.detach().float().cpu().contiguous()
+            f"{width}.{which}.{key}": value
             for width, pair in network.layers.items()
             for which, weights in zip("kv", pair, strict=True)
             for key, value in weights.items()
         }
-        with atomic_path(path) as temporary:
-            save_file(tensors, str(temporary), metadata=metadata)
+        write_tensors(path, tensors, metadata)
         return []
     bare = without_dropout(network)
     zeros = [0.0] * len(bare.layer_structure)
     whole: dict[Any, Any] = {
-        width: (_float(keys), _float(values)) for width, (keys, values) in sorted(bare.layers.items())
+        width: ({n: plain(v) for n, v in keys.items()}, {n: plain(v) for n, v in values.items()})
+        for width, (keys, values) in bare.layers.items()
     }
     whole |= {
         "step": bare.step,
@@ -257,13 +305,5 @@ def write_hypernetwork(path: Path, network: Hypernetwork, form: str | None = Non
         "sd_checkpoint_name": bare.base_name or None,
         "optional_info": bare.optional_info or None,
     }
-    with atomic_path(path) as temporary:
-        try:
-            torch.save(whole, temporary)
-        except RuntimeError as error:
-            raise OutputError(f"cannot write {path}: {error}", remedy="Free some space.") from error
-    return ["the dropout, which is for training"] if network.dropout_structure else []
-
-
-def _float(weights: Weights) -> Weights:
-    return {key: value.detach().float().cpu().contiguous() for key, value in weights.items()}
+    write_pickle(path, whole)
+    return ["the dropout, which is for training"] if any(network.dropout_structure or ()) else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import zlib
 from pathlib import Path
@@ -16,29 +15,33 @@ from datasieve.errors import ModelError
 
 CHUNK = "sd-ti-embedding"
 _LIMIT = 64 * 2**20  # a decompressed embedding is far smaller; a bomb is not
+_PIXELS = 64 * 10**6
 
 
 def read_picture(path: Path) -> dict[str, Any]:
     """Return the dictionary that a picture carries. Raises ModelError when it carries none."""
     from PIL import Image
 
+    from datasieve.imaging.probe import pillow_formats, pillow_limit
+
     try:
-        with Image.open(path) as image:
+        with pillow_limit(_PIXELS), Image.open(path, formats=pillow_formats()) as image:
             image.load()
-            chunk = getattr(image, "text", {}).get(CHUNK) or image.info.get(CHUNK)
-            if isinstance(chunk, str):
-                return _restored(json.loads(base64.b64decode(chunk)), path)
-            found = _hidden(np.asarray(image.convert("RGB")))
-    except (OSError, ValueError, binascii.Error, SyntaxError) as error:
+            chunk = getattr(image, "text", {}).get(CHUNK)
+            told = json.loads(base64.b64decode(chunk)) if isinstance(chunk, str) else None
+            found = _restored(_hidden(np.asarray(image.convert("RGB"))) if told is None else told)
+    except Image.DecompressionBombError:
+        raise ModelError(f"{path} is larger than {_PIXELS // 10**6} megapixels, and is not opened") from None
+    except (OSError, ValueError, TypeError, RecursionError, SyntaxError) as error:
         raise ModelError(f"{path} cannot be read as a picture with an embedding: {error}") from None
-    if found is None:
+    if not isinstance(found, dict):
         raise ModelError(
             f"{path} carries no embedding", remedy="Pictures lose it when they are saved again; get the original."
         )
-    return _restored(found, path)
+    return found
 
 
-def _hidden(pixels: np.ndarray) -> dict[str, Any] | None:
+def _hidden(pixels: np.ndarray) -> Any:
     """Return what is hidden at the picture's sides.
 
     The low four bits of the left band are the lower halves of the bytes, those of the right band the upper halves, both
@@ -58,32 +61,27 @@ def _hidden(pixels: np.ndarray) -> dict[str, Any] | None:
         return None
     data = ((flat_high << 4) | flat_low).astype(np.uint8).tobytes()
     try:
-        text = zlib.decompressobj().decompress(data, _LIMIT)
-        found = json.loads(text)
-    except (zlib.error, ValueError):
+        return json.loads(zlib.decompressobj().decompress(data, _LIMIT))
+    except (zlib.error, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _unmasked(block: np.ndarray) -> np.ndarray:
     """Undo the exclusive or with the generator 1664525 x + 1013904223 modulo 2**32, from 0, each value modulo 255."""
-    masks = np.empty(block.size, np.uint8)
-    state = 0
-    for i in range(block.size):
-        state = (1664525 * state + 1013904223) % 2**32
-        masks[i] = state % 255 & 0x0F
-    return block ^ masks.reshape(block.shape)
+    states = np.array([1013904223], np.uint32)
+    factor, shift = 1664525, 1013904223  # what leads len(states) places on
+    while states.size < block.size:
+        states = np.concatenate([states, states * np.uint32(factor) + np.uint32(shift)])
+        factor, shift = factor * factor % 2**32, (factor * shift + shift) % 2**32
+    masks = (states[: block.size] % 255).astype(np.uint8) & 0x0F
+    plain: np.ndarray = block ^ masks.reshape(block.shape)
+    return plain
 
 
-def _restored(value: Any, path: Path) -> dict[str, Any]:
-    def restore(part: Any) -> Any:
-        if isinstance(part, dict):
-            if set(part) == {"TORCHTENSOR"}:
-                return torch.tensor(part["TORCHTENSOR"], dtype=torch.float32)
-            return {k: restore(v) for k, v in part.items()}
-        return part
-
-    restored = restore(value)
-    if not isinstance(restored, dict):
-        raise ModelError(f"the picture {path} carries something that is no embedding")
-    return restored
+def _restored(value: Any) -> Any:
+    """Return the value with `{"TORCHTENSOR": lists}` made tensors."""
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"TORCHTENSOR"}:
+        return torch.tensor(value["TORCHTENSOR"], dtype=torch.float32)
+    return {k: _restored(v) for k, v in value.items()}
