@@ -25,6 +25,7 @@ from datasieve.training.formats.files import (
 Weights = dict[str, torch.Tensor]
 FORMS = ("a1111", "datasieve")
 SAFETENSORS_VERSION = "1"
+_COMFY_UI = ("linear", "relu", "leakyrelu", "elu", "swish", "tanh", "sigmoid", "softsign", "mish")
 
 
 @dataclass(frozen=True)
@@ -307,3 +308,11 @@ def write_hypernetwork(path: Path, network: Hypernetwork, form: str | None = Non
     }
     write_pickle(path, whole)
     return ["the dropout, which is for training"] if any(network.dropout_structure or ()) else []
+
+
+def readers(network: Hypernetwork, form: str) -> str:
+    """Return which tools read the hypernetwork in a form, in words."""
+    if form == "datasieve":
+        return "datasieve alone"
+    # With other activations ComfyUI only says so in its log, and draws without the hypernetwork.
+    return "A1111, ComfyUI" if network.activation in _COMFY_UI else "A1111"
