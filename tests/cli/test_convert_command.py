@@ -91,3 +91,11 @@ def test_what_cannot_be_done_ends_with_2_and_writes_nothing(files, capsys, argum
 def test_force_replaces_the_target(files):
     assert main(["convert", "cat.pt", "sdxl.safetensors", "--force"]) == 0
     assert list(load_file("sdxl.safetensors")) == ["emb_params"]
+
+
+def test_the_forms_are_those_that_can_be_written():
+    from datasieve.cli.convert import FORMS
+    from datasieve.training.formats import embeddings, hypernetworks
+
+    assert FORMS == embeddings.FORMS
+    assert set(hypernetworks.FORMS) <= set(FORMS)

@@ -15,7 +15,8 @@ from datasieve.errors import ModelError
 
 CHUNK = "sd-ti-embedding"
 _LIMIT = 64 * 2**20  # a decompressed embedding is far smaller; a bomb is not
-_PIXELS = 64 * 10**6
+_PIXELS = 24 * 10**6
+_HALVES = 2**24  # half bytes in one band: far more than any embedding's, far less than memory
 
 
 def read_picture(path: Path) -> dict[str, Any]:
@@ -55,11 +56,10 @@ def _hidden(pixels: np.ndarray) -> Any:
     dark = np.flatnonzero((low == 0).all(axis=(0, 2)))
     if dark.size < 2:
         return None
-    flat_low = _unmasked(low[:, : dark[0]]).ravel()
-    flat_high = _unmasked(low[:, dark[-1] + 1 :]).ravel()
-    if flat_low.size != flat_high.size or not flat_low.size:
+    left, right = low[:, : dark[0]], low[:, dark[-1] + 1 :]
+    if left.shape != right.shape or not 0 < left.size <= _HALVES:
         return None
-    data = ((flat_high << 4) | flat_low).astype(np.uint8).tobytes()
+    data = ((_unmasked(right) << 4) | _unmasked(left)).tobytes()
     try:
         return json.loads(zlib.decompressobj().decompress(data, _LIMIT))
     except (zlib.error, ValueError, RecursionError):
