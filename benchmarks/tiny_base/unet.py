@@ -114,7 +114,7 @@ def main() -> None:
             decay = min(EMA, (1 + step) / (10 + step))
             for key, value in unet.state_dict().items():
                 mean[key].lerp_(value, 1 - decay)
-        if (step + 1) % 200 == 0 or step + 1 == options.steps:
+        if (step + 1) % 100 == 0 or step + 1 == options.steps:
             kept_own = {k: v.clone() for k, v in unet.state_dict().items()}
             unet.load_state_dict(mean)
             with torch.no_grad():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -12,6 +9,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from datasieve.filenames import free_path, safe_path
 from datasieve.records import ImageRecord
 from datasieve.repair import (
     Centre,
@@ -47,9 +45,6 @@ PERSONAL = ("files.gps",)
 EXTENSION = ("files.wrong-extension",)
 EXTENSIONS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "GIF": ".gif", "BMP": ".bmp", "TIFF": ".tif",
               "AVIF": ".avif"}  # fmt: skip
-LONGEST_NAME = 200
-"""Bytes; with `.caption` and a suffix a name stays below the 255 that file systems allow."""
-
 MIN_IMAGES = 4
 """Images of a concept needed to speak of what they share."""
 
@@ -132,7 +127,7 @@ def plan(
         if settled and row["content"] and settled.get(record.path) == row["content"]:
             rules = []
         action = _action(record, row, rules, middle[row["concept"] or ""], options)
-        result = _free(action.result, taken)
+        result = free_path(action.result, taken)
         taken.add(result.casefold())
         actions.append(_with_result(action, result))
     return actions
@@ -202,37 +197,3 @@ def centres(rows: Sequence[Row]) -> dict[str, Centre]:
         level = float(np.median(levels[concept])) if len(levels[concept]) >= MIN_IMAGES else None
         out[concept] = Centre(cast("tuple[float, float, float] | None", shares), level)
     return out
-
-
-_UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
-
-
-def safe_path(path: str) -> str:
-    """Return a relative path that every file system and archive takes; most paths come back as they are.
-
-    Members of shards (`shard.tar::member`) go into a folder named like the shard.
-    """
-    shard, mark, member = path.partition("::")
-    if mark:
-        path = f"{shard.removesuffix('.tar')}/{member}"
-    parts = [_safe_name(part) for part in path.split("/") if part not in ("", ".", "..")]
-    return "/".join(parts) or "image"
-
-
-def _safe_name(name: str) -> str:
-    clean = _UNSAFE.sub("_", unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode("utf-8")))
-    clean = clean.rstrip(". ") or "_"
-    stem, extension = os.path.splitext(clean)
-    while len((stem + extension).encode()) > LONGEST_NAME:
-        stem = stem[:-1]
-    return stem + extension
-
-
-def _free(path: str, taken: set[str]) -> str:
-    """Return `path`, or one with a number before its extension when another image is written there."""
-    if path.casefold() not in taken:
-        return path
-    pure, number = PurePosixPath(path), 2
-    while (other := str(pure.with_name(f"{pure.stem}-{number}{pure.suffix}"))).casefold() in taken:
-        number += 1
-    return other

@@ -21,6 +21,7 @@ from datasieve.sources.names import (
 from datasieve.storage import readable
 
 PROVENANCE, FIX_JOURNAL = "provenance.parquet", ".datasieve-fix.jsonl"
+CURATION, CURATION_MARK = "curation.parquet", ".datasieve-curation.json"
 """What `fix` leaves in the copies it writes: passed over when they are audited."""
 
 _MASKS = ("-masklabel", "-condlabel")
@@ -142,7 +143,9 @@ def _sort_entries(
             folder.captions.append(name)
         elif extension == ".tar":
             folder.shards.append(name)
-        elif name == PROVENANCE and os.path.isfile(os.path.join(step.location, FIX_JOURNAL)):
+        elif (name == PROVENANCE and os.path.isfile(os.path.join(step.location, FIX_JOURNAL))) or (
+            name == CURATION and os.path.isfile(os.path.join(step.location, CURATION_MARK))
+        ):
             ledger.pass_over("datasieve's own")
         elif extension in _TABLES and reason_no_image(name) != "cache":
             folder.tables.append(name)

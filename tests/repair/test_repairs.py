@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from skimage import data
 from skimage.color import rgb2lab
 
+from datasieve.filenames import safe_path
 from datasieve.imaging.colorimetry import xy_to_rgb
 from datasieve.repair import Centre, Options, Picture, exposure, light, trim, white_balance
-from datasieve.repair.plan import safe_path
 
 
 def test_linear_light_and_back_changes_no_level() -> None:
