@@ -21,7 +21,7 @@ from benchmarks.tiny_base import assemble
 from benchmarks.tiny_base.vae import pixels
 from benchmarks.tiny_clip import pictures
 
-BATCH = 64
+BATCH = 32
 RATE = 6e-4
 EMA = 0.998
 UNTOLD = 0.1  # share of empty prompts, for guidance
