@@ -10,15 +10,16 @@ bfloat16 takes longer than float32.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 
 from datasieve.embedding.clip_weights import ClipWeights, located, reachable
 from datasieve.embedding.resizing import Fit, Interpolation, Picture, fitted
@@ -143,7 +144,6 @@ def open_clip_model(spec: str, device: str) -> OpenClip | str:
     if isinstance(weights, str):
         return weights
     import open_clip
-    from safetensors import SafetensorError
 
     local = weights.model.startswith("local-dir:")
     try:
@@ -155,11 +155,15 @@ def open_clip_model(spec: str, device: str) -> OpenClip | str:
             force_preprocess_cfg=dict(weights.preprocessing),
         )
         tokenizer = open_clip.get_tokenizer(weights.model, **_without_network(weights.model))
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError) as error:
+    except _UNFIT as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         remedy = "Check that the file is whole and belongs to this model."
         raise ModelError(f"cannot load {weights.file}: {reason}", remedy=remedy) from error
     return OpenClip(model, tokenizer, weights, device)
+
+
+_UNFIT = (OSError, RuntimeError, ValueError, KeyError, TypeError, AssertionError, SafetensorError, UnpicklingError)
+"""What open_clip and its readers raise for broken files, and for weights of another model."""
 
 
 def _without_network(model: str) -> dict[str, bool]:
