@@ -117,10 +117,8 @@ def open_text_space(name: str, device: str, clip: str = "") -> TextSpace | str:
         from datasieve.embedding import openclip
 
         return openclip.open_clip_model(clip, device)
-    from datasieve.embedding import conse, lite0
+    from datasieve.embedding import conse
     from datasieve.embedding.sentences import open_sentences
 
-    network, sentences = lite0.open_lite0(device), open_sentences(device)
-    if isinstance(network, str) or isinstance(sentences, str):
-        return network if isinstance(network, str) else str(sentences)
-    return conse.Conse(network, sentences)
+    sentences = open_sentences(device)
+    return sentences if isinstance(sentences, str) else conse.Conse(sentences, device)

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from datasieve.embedding import lite0
 from datasieve.embedding.lite0_network import CLASSES, Floats, softmax
+from datasieve.errors import ModelError
 
 if TYPE_CHECKING:
-    from datasieve.embedding.lite0 import Lite0
     from datasieve.embedding.resizing import Picture
     from datasieve.embedding.sentences import Sentences
 
@@ -46,21 +47,24 @@ class Conse:
     """Pictures and texts as class profiles: the `TextSpace` that needs no download.
 
     Args:
-        network: gives pictures' classes.
         sentences: gives texts' vectors.
+        device: where Lite0 computes pictures' classes; it is opened when the first picture comes.
     """
 
     method = METHOD
     size = SIZE
 
-    def __init__(self, network: Lite0, sentences: Sentences) -> None:
-        self.identity = f"{network.identity}, {sentences.identity}"
-        self._network = network
+    def __init__(self, sentences: Sentences, device: str) -> None:
+        self.identity = f"{lite0.identity()}, {sentences.identity}"
         self._sentences = sentences
+        self._device = device
 
     def pictures(self, pictures: Sequence[Picture]) -> Floats:
-        """Return (B, 1000) unit vectors of B pictures, each (h, w, 3) uint8 sRGB of any size."""
-        return picture_profiles(self._network.outputs(pictures).logits)
+        """Return (B, 1000) unit vectors of B pictures, each (h, w, 3) uint8 sRGB of any size. Raises ModelError."""
+        network = lite0.open_lite0(self._device)
+        if isinstance(network, str):
+            raise ModelError(network)
+        return picture_profiles(network.outputs(pictures).logits)
 
     def texts(self, texts: Sequence[str]) -> Floats:
         """Return (N, 1000) unit vectors of N texts."""

