@@ -114,13 +114,16 @@ RULES: tuple[Rule, ...] = (
         title="Captions swapped",
         message="This caption and that of {semantics.caption-swap-with} fit much better the other way round "
         "({value:.1f} standard deviations, limit {limit}).",
-        remedy="Compare both captions with both pictures, and swap them if they are wrong.",
+        remedy="Swap captions with {semantics.caption-swap-with}, if both pictures say so too.",
         why="A caption of another picture teaches its words the wrong look, and leaves what the picture shows to the "
         "trigger word. Files that were renamed or sorted apart from their captions are wrong by the dozen.",
         how=_METHOD + "Two pictures are told when each is the other's best partner, neither fits its own caption (fit "
         "below 0.3), and both fits rise by 3.5 in sum. Needs 8 distinct captions.",
         source=_SOURCE,
-        evidence="EVIDENCE-SWAPPED",
+        evidence="embedded text path, limits chosen on 12 subjects and 241 captioned pictures. Captions swapped "
+        "between subjects: found 37 of 48 there and 28 of 48 on 11 other subjects, told in their place 1 of 537 and 2 of 447; "
+        "among dogs alone 25 of 48 and 1 of 240; drawings of single things 39 of 48 and 17 of 852, encyclopedia photos "
+        "50 of 144 and 4 of 1125 (docs/caption-agreement.md). With a CLIP model: provisional.",
     ),
     Rule(
         id="semantics.caption-misfit",
@@ -136,7 +139,10 @@ RULES: tuple[Rule, ...] = (
         how=_METHOD + "The own caption must be worse than 60% of the set's captions for its picture, and the picture "
         "worse than 60% for its caption. Needs 8 distinct captions.",
         source=_SOURCE,
-        evidence="EVIDENCE-MISFIT",
+        evidence="embedded text path, limit chosen on 12 subjects and 241 captioned pictures. Captions of another "
+        "subject: found 18 of 48 there and 16 of 48 on 11 other subjects, false alarms 0 of 537 and 0 of 447; drawings "
+        "of single things 11 of 48 and 34 of 852, encyclopedia photos 38 of 144 and 9 of 1125 "
+        "(docs/caption-agreement.md). With a CLIP model: provisional.",
     ),
 )
 

@@ -74,6 +74,40 @@ def fits(pictures: Vectors, texts: Vectors, caption: npt.NDArray[np.intp]) -> Fi
     return Fits(own, fit, better_captions + 1, misfit, swap, partner)
 
 
+def all_fits(pictures: Vectors, texts: Vectors) -> Floats:
+    """Return the fits (N, M) of pictures (N, d) to texts (M, d)."""
+    return _Scale(pictures, texts).among(np.arange(len(pictures)), np.arange(len(texts)))
+
+
+class Interference(NamedTuple):
+    """What a kind of conflict in captions does to how they fit.
+
+    Attributes:
+        similarity_drop: mean fall of the cosine of picture and caption.
+        recall: share of pictures for which their own right caption is the best of all right ones, 0 to 1.
+        recall_drop: how much of it is lost when each picture's own caption is the conflicting one.
+    """
+
+    similarity_drop: float
+    recall: float
+    recall_drop: float
+
+
+def interference(pictures: Vectors, right: Vectors, wrong: Vectors) -> Interference:
+    """Measure a conflict: pictures (N, d), their right captions (N, d), and the same with the conflict in (N, d).
+
+    Pictures with equal right captions count as found by either. Mean similarity drop and loss of top-1 text recall are
+    the two numbers by which work on concept interference tells its size.
+    """
+    cosine = (pictures @ right.T).astype(np.float64)
+    same = (right @ right.T) > 1 - 1e-5
+    own = np.diag(cosine)
+    conflicting = cosines(pictures, wrong, np.arange(len(wrong)))
+    best_other = np.where(same, -np.inf, cosine).max(1)
+    before, after = float((own > best_other).mean()), float((conflicting > best_other).mean())
+    return Interference(float((own - conflicting).mean()), before, before - after)
+
+
 class _Scale:
     """Means and standard deviations of the cosines, over the captions for each picture and over pictures for each."""
 
