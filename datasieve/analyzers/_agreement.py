@@ -121,9 +121,9 @@ RULES: tuple[Rule, ...] = (
         "below 0.3), and both fits rise by 3.5 in sum. Needs 8 distinct captions.",
         source=_SOURCE,
         evidence="embedded text path, limits chosen on 12 subjects and 241 captioned pictures. Captions swapped "
-        "between subjects: found 37 of 48 there and 28 of 48 on 11 other subjects, told in their place 1 of 537 and 2 of 447; "
-        "among dogs alone 25 of 48 and 1 of 240; drawings of single things 39 of 48 and 17 of 852, encyclopedia photos "
-        "50 of 144 and 4 of 1125 (docs/caption-agreement.md). With a CLIP model: provisional.",
+        "between subjects: found 37 of 48 there and 28 of 48 on 11 other subjects, told in their place 1 of 537 and 2 "
+        "of 447; among dogs alone 25 of 48 and 1 of 240; drawings of single things 39 of 48 and 17 of 852, "
+        "encyclopedia photos 50 of 144 and 4 of 1125 (docs/caption-agreement.md). With a CLIP model: provisional.",
     ),
     Rule(
         id="semantics.caption-misfit",

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datasieve.analyzers import Comparison, _agreement
+from datasieve.analyzers import Comparison, _agreement, _contradictions
 from datasieve.analyzers._groups import rows_of
 from datasieve.batch import View
 from datasieve.embedding import Embedder, TextSpace, chosen, conse, lite0, open_embedder, open_text_space, structure
@@ -60,7 +60,7 @@ EXACT = 4000
 
 NO_TEXT = (
     "no CLIP weights: contradicting attributes (glasses, hair, day or night) and CLIPScore need a CLIP model; name one "
-    "with --clip (docs/semantics.md tells how to get it)"
+    "with --clip (docs/clip.md)"
 )
 
 NO_LIMITS = (
@@ -184,6 +184,7 @@ class Semantics:
             scope="concept",
         ),
         *_agreement.RULES,
+        *_contradictions.RULES,
     )
 
     def __init__(self, embedder: str = "auto", clip: str = "") -> None:
@@ -259,6 +260,8 @@ class Semantics:
             _agreement.withhold(found, NO_LIMITS)
         source = "semantics.embedding" if clip else _agreement.CLASSES.name
         _agreement.compare(found, table, lambda rows: _matrix(table, rows, source), self._space, clip)
+        if clip and len(known):
+            _contradictions.compare(found, table, known, _matrix(table, known), self._space())
         return found
 
     def _structure(self, found: Comparison, table: pa.Table, known: Any, columns: tuple[Any, Any, Any]) -> None:

@@ -25,6 +25,9 @@ FITTING = 0.3
 K = 10
 """Of the recall: a caption is found when it is among so many that fit its picture best."""
 
+_LEAST_SCALE = 1e-3
+"""Standard deviation of cosines below which they are all the same."""
+
 _ROWS = 512
 """Pictures compared at once."""
 
@@ -141,7 +144,7 @@ def _moments(these: Vectors, others: Vectors) -> tuple[Floats, Floats]:
     mean = these @ many.mean(0)
     spread = many.T @ many / len(many)
     square = np.einsum("nd,de,ne->n", these, spread, these, optimize=True)
-    return mean, np.sqrt(np.maximum(square - mean**2, 1e-12))
+    return mean, np.maximum(np.sqrt(np.maximum(square - mean**2, 0)), _LEAST_SCALE)
 
 
 def _swaps(scale: _Scale, fit: Floats, caption: npt.NDArray[np.intp]) -> tuple[Floats, npt.NDArray[np.intp]]:
@@ -154,6 +157,6 @@ def _swaps(scale: _Scale, fit: Floats, caption: npt.NDArray[np.intp]) -> tuple[F
     rise[caption[loose][:, None] == caption[loose][None]] = -np.inf
     best = rise.argmax(1)
     for row, other in enumerate(best.tolist()):
-        if best[other] == row and rise[row, other] > 0:
+        if best[other] == row and rise[row, other] > 0.01:
             swap[loose[row]], partner[loose[row]] = rise[row, other], loose[other]
     return swap, partner

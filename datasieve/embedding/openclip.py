@@ -38,6 +38,9 @@ BATCH = 32
 class OpenClip:
     """See the module, `Embedder` and `TextSpace`.
 
+    Attributes:
+        scale: what the model was trained to multiply cosines by.
+
     Args:
         model: what open_clip made, in float32, with its preprocessing attached.
         tokenizer: texts to (N, context) token numbers.
@@ -54,6 +57,7 @@ class OpenClip:
         self.size = weights.size
         self._dtype = half_precision(device)
         self.backend = "torch" if self._dtype is None else f"torch, {str(self._dtype).removeprefix('torch.')} autocast"
+        self.scale = float(model.logit_scale.exp())
         self._model = model.to(device).eval()
         self._tokenizer = tokenizer
         self._device = device
