@@ -39,8 +39,8 @@ RULES: tuple[Rule, ...] = (
         remedy="Split the concept, or write what differs into the captions.",
         why="What differs from picture to picture and stands in no caption is averaged under the one word: a face half "
         "with glasses, hair between two colours.",
-        how="Zero-shot probes with a CLIP model (Radford et al. 2021): texts of each value are averaged and a softmax "
-        "with the model's own scale over the values is the picture's answer, counted from a probability of 0.8. Asked "
+        how="Zero-shot probes with a CLIP model: texts of each value are averaged, and a softmax with the model's own "
+        "scale over the values is the picture's answer, counted when it is four times as probable as the next. Asked "
         "are attributes of the subject (glasses, hair, age, species, material, medium...) and those that captions "
         "name. A scene that varies (indoors, night, snow) is no contradiction. Not measured without a CLIP model.",
         source="Radford et al. 2021",

@@ -57,7 +57,7 @@ class OpenClip:
         self.size = weights.size
         self._dtype = half_precision(device)
         self.backend = "torch" if self._dtype is None else f"torch, {str(self._dtype).removeprefix('torch.')} autocast"
-        self.scale = float(model.logit_scale.exp())
+        self.scale = float(model.logit_scale.detach().exp())
         self._model = model.to(device).eval()
         self._tokenizer = tokenizer
         self._device = device

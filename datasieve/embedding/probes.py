@@ -17,8 +17,11 @@ from datasieve.embedding.attributes import KIND, VOCABULARY, Attribute
 
 Floats = npt.NDArray[np.float32]
 
-CLEAR = 0.8
-"""Probability from which on an answer counts."""
+CLEAR = 4.0
+"""Times as probable as the runner-up an answer must be to count: a probability of 0.8 where there are two."""
+
+LEAST_CLEAR = 0.5
+"""Of a concept's pictures, that must have a clear answer; else the question does not suit them."""
 
 FEWEST = 2
 """Pictures that must show a value before it contradicts another."""
@@ -65,7 +68,8 @@ def answers(pictures: Floats, values: Floats, scale: float) -> Floats:
 def shown(probabilities: Floats, attribute: Attribute) -> list[str | None]:
     """Return the value that each picture clearly shows, None where none is clear."""
     best = probabilities.argmax(1)
-    clear = probabilities.max(1) >= CLEAR
+    runner_up, first = np.sort(probabilities, axis=1)[:, -2:].T
+    clear = first >= CLEAR * runner_up
     return [attribute.options[i].name if sure else None for i, sure in zip(best.tolist(), clear.tolist(), strict=True)]
 
 
@@ -75,7 +79,7 @@ def contradiction(values: Sequence[str | None], attribute: Attribute) -> Contrad
     counts = {option.name: told.count(option.name) for option in attribute.options}
     least = max(FEWEST, LEAST_SHARE * len(told))
     kept = {n: c for n, c in sorted(counts.items(), key=lambda item: -item[1]) if c >= least}
-    if len(kept) < 2:
+    if len(kept) < 2 or len(told) < LEAST_CLEAR * len(values):
         return None
     return Contradiction(attribute, kept, 1 - max(kept.values()) / len(told))
 
@@ -91,23 +95,21 @@ class Probes:
         self._space = space
         self._values: dict[Attribute, Floats] = {}
 
-    def shown(self, pictures: Floats, attribute: Attribute) -> list[str | None]:
-        """Return the value of an attribute that each of the pictures (n, d) clearly shows, None where none is clear."""
-        return shown(answers(pictures, self._vectors(attribute), self._space.scale), attribute)
+    def answers(self, pictures: Floats, attribute: Attribute) -> Floats:
+        """Return the probabilities (n, K) that pictures (n, d) show each of an attribute's K values."""
+        return answers(pictures, self._vectors(attribute), self._space.scale)
 
     def contradictions(self, pictures: Floats, more: Sequence[Attribute] = ()) -> list[Contradiction]:
         """Return what the pictures (n, d) of one concept contradict each other in, the vocabulary's order first.
 
-        Attributes of persons, animals or objects are asked when most of the clear pictures show that kind. `more` are
-        attributes that the concept's captions name.
+        Attributes of persons, animals or objects are asked when that kind is the most probable over all pictures.
+        `more` are attributes that the concept's captions name.
         """
-        kinds = self.shown(pictures, KIND)
-        told = [kind for kind in kinds if kind]
-        usual = max(told, key=told.count) if told else ""
-        asked = [
-            a for a in (*VOCABULARY, *more) if not a.kind or (a.kind == usual and 2 * told.count(usual) > len(told))
-        ]
-        found = [contradiction(kinds, KIND), *(contradiction(self.shown(pictures, a), a) for a in asked)]
+        kinds = self.answers(pictures, KIND)
+        usual = KIND.options[int(kinds.mean(0).argmax())].name
+        asked = [a for a in (*VOCABULARY, *more) if a.kind in ("", usual)]
+        answered = [(KIND, kinds), *((a, self.answers(pictures, a)) for a in asked)]
+        found = [contradiction(shown(probabilities, a), a) for a, probabilities in answered]
         return [one for one in found if one is not None]
 
     def _vectors(self, attribute: Attribute) -> Floats:
