@@ -121,6 +121,7 @@ def finish(
         "verdict_reasons": why,
         "advice": advice(table.to_pylist(), settings),
         "unmeasured": unmeasured,
+        "facts": {fact: value for c in comparisons.values() for fact, value in c.facts.items()},
         "timing": timing,
     }
 
