@@ -17,7 +17,7 @@ import click
 
 from datasieve.errors import DatasieveError
 
-COMMANDS = ("audit", "captions", "fix", "show", "page", "matrix", "similar", "explain", "batches", "doctor")
+COMMANDS = ("audit", "captions", "fix", "undo", "show", "page", "matrix", "similar", "explain", "batches", "doctor")
 """The commands in the order of use, which is the order of the help."""
 
 DONE, FINDINGS, COULD_NOT_RUN, INTERRUPTED = 0, 1, 2, 130
