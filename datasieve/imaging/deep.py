@@ -33,7 +33,7 @@ def sixteen_bits(data: bytes, formats: tuple[str, ...]) -> npt.NDArray[np.uint16
         # Pillow keeps the first byte of big-endian values, the second of little-endian ones.
         lower.tile = [tile._replace(args=_with_raw_mode(tile.args)) for tile in lower.tile]
         high, low = (np.asarray(image).astype(np.uint16) for image in (upper, lower))
-    return high << 8 | low
+    return np.asarray(high << 8 | low, np.uint16)
 
 
 def _raw_mode(args: object) -> str | None:
@@ -55,11 +55,8 @@ def _with_raw_mode(args: object) -> object:
     return other if isinstance(args, str) else (other, *args[1:])  # type: ignore[index]
 
 
-def dithered(values: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint8]:
-    """Return 16-bit values as 8 bits: value / 257 with triangular noise of one step, the same for the same picture."""
+def dithered(levels: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """Return levels in [0, 255] rounded to 8 bits with triangular noise of one step, the same for the same picture."""
     noise = np.random.default_rng(0)
-    levels = values.astype(np.float32)
-    levels *= np.float32(1 / 257)
-    levels += noise.random(levels.shape, np.float32)
-    levels -= noise.random(levels.shape, np.float32)
-    return np.rint(levels).clip(0, 255).astype(np.uint8)
+    noisy = levels + noise.random(levels.shape, np.float32) - noise.random(levels.shape, np.float32)
+    return np.asarray(np.rint(noisy).clip(0, 255), np.uint8)
