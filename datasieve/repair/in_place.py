@@ -142,23 +142,18 @@ def back_up(
     for action in actions:
         for file in originals_of(action) if is_changed(action) else ():
             relative = _relative(dataset, file)
-            if relative not in staying:
+            if relative in swap.results and hash_of(file) == swap.results[relative]:
+                staying.add(relative)
+            elif relative not in staying:
                 swap.originals[relative] = _copied(file, confined(backup / ORIGINALS, relative))
-    for path in swap.results:
-        if path not in swap.originals and confined(dataset, path).exists():
-            if path in staying and hash_of(dataset / path) == swap.results[path]:
-                continue
+    for path in staying & swap.results.keys():
+        if hash_of(dataset / path) == swap.results[path]:
+            del swap.results[path]
+    for path in swap.results.keys() - swap.originals.keys():
+        if confined(dataset, path).exists():
             raise OutputError(f"{dataset / path} is in the way", remedy="Rename it, or write a copy with --out.")
-    swap.results = {p: h for p, h in swap.results.items() if swap.originals.get(p) != h and p not in staying}
-    unchanged = {p for p, h in swap.originals.items() if p in _kept(entries, h)}
-    swap.originals = {p: h for p, h in swap.originals.items() if p not in unchanged}
     write_swap(backup, swap)
     return swap
-
-
-def _kept(entries: Sequence[dict[str, Any]], digest: str) -> set[str]:
-    """Return the result paths whose content is `digest`."""
-    return {p for e in entries for p, h in ((e["result"], e["result_hash"]), *e["with"].items()) if h == digest}
 
 
 def _relative(dataset: Path, file: Path) -> str:
