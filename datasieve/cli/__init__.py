@@ -21,6 +21,7 @@ COMMANDS = (
     "audit",
     "captions",
     "fix",
+    "undo",
     "curate",
     "show",
     "page",
