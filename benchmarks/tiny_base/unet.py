@@ -21,7 +21,7 @@ from benchmarks.tiny_base import assemble
 from benchmarks.tiny_base.vae import pixels
 from benchmarks.tiny_clip import pictures
 
-BATCH = 64
+BATCH = 32
 RATE = 6e-4
 EMA = 0.998
 UNTOLD = 0.1  # share of empty prompts, for guidance
@@ -114,7 +114,7 @@ def main() -> None:
             decay = min(EMA, (1 + step) / (10 + step))
             for key, value in unet.state_dict().items():
                 mean[key].lerp_(value, 1 - decay)
-        if (step + 1) % 200 == 0 or step + 1 == options.steps:
+        if (step + 1) % 100 == 0 or step + 1 == options.steps:
             kept_own = {k: v.clone() for k, v in unet.state_dict().items()}
             unet.load_state_dict(mean)
             with torch.no_grad():

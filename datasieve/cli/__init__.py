@@ -21,6 +21,8 @@ COMMANDS = (
     "audit",
     "captions",
     "fix",
+    "undo",
+    "curate",
     "show",
     "page",
     "matrix",
@@ -64,7 +66,8 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done; 1 findings at or above --fail-on; 2 could not run; 3 training unstable; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 findings at or above --fail-on; 2 could not run; 3 training unstable; "
+    "130 interrupted.",
 )
 @click.version_option(package_name="datasieve", prog_name="datasieve")
 def cli() -> None:

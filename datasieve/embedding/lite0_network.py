@@ -10,7 +10,6 @@ variants of the TPU repository, 2020). Padding is TensorFlow's "same".
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from datasieve.embedding.parallel import cores
 
 if TYPE_CHECKING:
     import torch
@@ -192,8 +193,7 @@ def openvino_program(network: Lite0Layers, side: int) -> Run:
     mean = ops.reduce_mean(values, space)
     logits = ops.add(ops.matmul(mean, ops.constant(network.classifier), False, True), network.classifier_bias)
     model = openvino.Model([pooled, logits, grid], [source], "lite0")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    options = {"INFERENCE_NUM_THREADS": cores, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    options = {"INFERENCE_NUM_THREADS": cores(), "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
     # One at a time: two threads that give OpenVINO 2026.4 their inputs at the same moment wait for each other for ever.
     alone = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,9 @@ def generate(
     for start in range(0, len(jobs), batch_size):
         part = jobs[start : start + batch_size]
         scheduler = DPMSolverMultistepScheduler.from_config(base.noise.config)
-        scheduler.set_timesteps(steps, device=base.device)
+        with warnings.catch_warnings():  # its way of making arrays is out of date with NumPy
+            warnings.simplefilter("ignore", DeprecationWarning)
+            scheduler.set_timesteps(steps, device=base.device)
         noise = [torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for _, seed in part]
         latents = torch.stack(noise).to(base.device) * scheduler.init_noise_sigma
         words = [prompt for prompt, _ in part]
