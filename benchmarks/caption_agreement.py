@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 import datasieve
+from datasieve.analyzers._agreement import SEPARATED
 from datasieve.batch import DecodeRequest
 from datasieve.config import Settings
 from datasieve.embedding import TextSpace, agreement, conse, lite0, open_text_space
@@ -233,6 +234,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "place that were told:",
         "",
         *found(sets, arguments.clip),
+        "",
+        f"A set whose captions fit their own pictures hardly better than others' (separation below {SEPARATED}) is not "
+        "judged: its row shows none found.",
         "",
         "Captions that name a dog's breed are told apart because the classes of the embedded text path are breeds.",
         "",

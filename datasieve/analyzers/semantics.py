@@ -59,8 +59,8 @@ EXACT = 4000
 """Images up to which all pairs are compared."""
 
 NO_TEXT = (
-    "no CLIP weights: contradicting attributes (glasses, hair, day or night) and CLIPScore need a CLIP model; name one "
-    "with --clip (docs/clip.md)"
+    "no CLIP weights (get them: docs/clip.md), so contradicting attributes (glasses, hair, day or night) were not "
+    "looked for, and CLIPScore is not known"
 )
 
 NO_LIMITS = (

@@ -44,6 +44,10 @@ class Fits(NamedTuple):
         swap: by how much two pictures' fits rise in sum when they swap captions, with the partner of the largest rise;
             NaN where that is not mutual or where one of the two fits (`FITTING`).
         partner: the row of that picture, -1 without one.
+
+    `separation` of all of them, 0 to 1: how often a caption fits its own picture better than another caption of the
+    set does (the area under the ROC curve of one picture), in the median over pictures, so that some wrong captions do
+    not lower it. Near 0.5 most captions are mixed up, or the models know too little of such pictures.
     """
 
     cosine: Floats
@@ -52,6 +56,7 @@ class Fits(NamedTuple):
     misfit: Floats
     swap: Floats
     partner: npt.NDArray[np.intp]
+    separation: float
 
 
 def cosines(pictures: Vectors, texts: Vectors, caption: npt.NDArray[np.intp]) -> Floats:
@@ -74,7 +79,8 @@ def fits(pictures: Vectors, texts: Vectors, caption: npt.NDArray[np.intp]) -> Fi
         better_pictures += (found[:, caption] > fit + 1e-9).sum(0)
     misfit = np.minimum(better_captions / len(texts), better_pictures / len(pictures))
     swap, partner = _swaps(scale, fit, caption)
-    return Fits(own, fit, better_captions + 1, misfit, swap, partner)
+    separation = 1 - float(np.median(better_captions)) / (len(texts) - 1)
+    return Fits(own, fit, better_captions + 1, misfit, swap, partner, separation)
 
 
 def all_fits(pictures: Vectors, texts: Vectors) -> Floats:

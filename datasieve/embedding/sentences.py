@@ -30,7 +30,7 @@ SIZE, LAYERS, HEADS, LONGEST = 384, 6, 12, 256
 BATCH = 32
 """Texts of equal length per pass."""
 
-HOW_TO_GET = "Install the sentence encoder: pip install 'datasieve[text]'"
+HOW_TO_GET = "pip install 'datasieve[text]'"
 
 _EPSILON = 1e-12
 """Of the layer norms, as they were trained."""
@@ -123,9 +123,9 @@ def open_sentences(device: str) -> Sentences | str:
     try:
         identity = f"all-MiniLM-L6-v2 ({PACKAGE} {version(PACKAGE)})"
     except PackageNotFoundError:
-        return f"the sentence encoder is not installed. {HOW_TO_GET}"
+        return f"needs {HOW_TO_GET} (sentence encoder)"
     if (folder := _folder()) is None or find_spec("tokenizers") is None:
-        return f"the sentence encoder is not whole. {HOW_TO_GET}"
+        return f"needs {HOW_TO_GET} anew: the sentence encoder is not whole"
     from safetensors import SafetensorError
     from safetensors.torch import load_file
     from tokenizers import Tokenizer

@@ -81,6 +81,16 @@ def test_the_method_and_the_recall_stand_in_the_run_and_the_concepts(tmp_path: P
 
 
 @pytest.mark.usefixtures("needs_text")
+def test_where_all_captions_are_mixed_up_none_is_judged_and_that_is_said(tmp_path: Path) -> None:
+    shifted = {i: f"{THINGS[ORDER[i - 1]][1]}, picture {i}" for i in range(9)}
+    report = audit(photographed(tmp_path / "set", shifted), settings=Settings(select=("semantics.caption-misfit",)))
+    assert report.run["facts"]["caption-agreement"]["separation"] < 0.6
+    assert "many are mixed up" in report.run["unmeasured"]["semantics.caption-misfit"]
+    assert report.findings().num_rows == 0
+    assert all(row["semantics.caption-rank"] is not None for row in rows(report, "caption-rank").values())
+
+
+@pytest.mark.usefixtures("needs_text")
 def test_too_few_captions_give_cosines_and_a_reason(tmp_path: Path) -> None:
     same = {i: THINGS[name][1] for i, name in enumerate(ORDER)}
     report = audit(photographed(tmp_path / "set", same))

@@ -43,6 +43,8 @@ def test_every_number_is_the_one_a_whole_matrix_gives(count: int, seed: int, blo
     assert np.abs(found.rank - 1 - (matrix > own[:, None]).sum(1)).max() <= 1, "ties within rounding"
     better = np.minimum((matrix > own[:, None]).mean(1), (matrix[:, caption] > own).mean(0))
     assert np.abs(found.misfit - better).max() <= 1 / count + 1e-9
+    smaller = (matrix < own[:, None] - 1e-6).sum(1) / (count - 1)
+    assert found.separation == pytest.approx(np.median(smaller), abs=2 / count)
     assert np.allclose(agreement.all_fits(pictures, texts), matrix, atol=1e-3)
 
 
