@@ -279,9 +279,7 @@ def _cut_out(actions: Sequence[Action], views: Mapping[str, Row], options: Optio
         steps = [s for s in source.steps if s.repair in REPAIRS and s.repair != "resize"]
         steps.append(Step(CROP, (), {**sides, "for": cut.kind}))
         if options.resize:
-            sized = resize.parameters(
-                crop.cropped_row(row, cut.window), middle.get(row["concept"] or "", Centre()), options
-            )
+            sized = resize.parameters(crop.cropped_row(row, cut.window), Centre(), options)
             if not isinstance(sized, str):
                 steps.append(Step("resize", (), sized))
         path = PurePosixPath(_written(safe_path(source.record.path), str(row["format"] or ""), options))
