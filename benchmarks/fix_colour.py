@@ -24,12 +24,14 @@ import numpy as np
 from PIL import Image
 from skimage.color import deltaE_ciede2000, rgb2lab
 
+from datasieve.config import Settings
 from datasieve.imaging import colorimetry
 from datasieve.repair import Options, run
 from datasieve.repair.run import fix
 from datasieve.report import Report
 
 RULES = ("colour", "files")
+QUICK = Settings(embedder="none")
 Spoil = Callable[[Image.Image], bytes]
 
 GROUPS = {
@@ -136,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 image.thumbnail((768, 768))
                 image.save(folder / f"{photo.stem}.png")
             originals = {p.name: lab(p) for p in folder.iterdir()}
-            truth = fix(folder, out, dry_run=True).before
+            truth = fix(folder, out, settings=QUICK, dry_run=True).before
             lights = {name: light(truth, name) for name in originals}
             for turn, (name, spoil) in enumerate({"": None, **kinds}.items()):
                 victim = folder / f"{photos[(turn + number) % len(photos)].stem}.png"
@@ -144,7 +146,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 if spoil is not None:
                     victim.write_bytes(spoil(Image.open(io.BytesIO(kept)).convert("RGB")))
                 spoilt = lab(victim)
-                done = fix(folder, out, options=Options(normalize=True), select=RULES)
+                done = fix(folder, out, options=Options(normalize=True), settings=QUICK, select=RULES)
                 assert done.after is not None
                 results = {a.record.path: a.result for a in done.actions}
                 for other, before in originals.items():

@@ -73,15 +73,14 @@ class Centre:
 
     Attributes:
         light: shares of red, green and blue in the light, linear sRGB.
-        warmth: natural logarithm of red over blue, of the light and of the subject.
-        warmth_spread: median distance from the former.
-        stops: base-2 logarithm of the mean luminance, of the picture and of the subject.
-        stops_spread: median distance from the former.
+        warmth, tint, stops: as in `looks.LOOKS`, of the whole picture and of the subject.
+        warmth_spread, stops_spread: median distance from the former of the two.
     """
 
     light: tuple[float, float, float] | None = None
     warmth: tuple[float, float] | None = None
     warmth_spread: float = 0.0
+    tint: tuple[float, float] = (0.0, 0.0)
     stops: tuple[float, float] | None = None
     stops_spread: float = 0.0
 

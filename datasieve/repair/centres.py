@@ -30,10 +30,12 @@ def _centre(rows: Sequence[Row]) -> Centre:
         return Centre(cast("tuple[float, float, float] | None", light))
     middle = np.median(seen, axis=0)
     spread = np.median(np.abs(seen - middle), axis=0)
+    warmth, tint, stops = ((float(middle[i]), float(middle[i + 1])) for i in (0, 2, 4))
     return Centre(
         cast("tuple[float, float, float] | None", light),
-        (float(middle[0]), float(middle[1])),
+        warmth,
         float(spread[0]),
-        (float(middle[2]), float(middle[3])),
-        float(spread[2]),
+        tint,
+        stops,
+        float(spread[4]),
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,21 +40,46 @@ LEVELS = (8, 250)
 MIN_IMAGES = 4
 """Images of a concept needed to speak of what they share."""
 
-ODD_WARMTH, ODD_STOPS = 0.3, 1.0
-"""How far a picture must stand from its set to count as in another light (ln red/blue) or exposure (stops).
 
-Chosen on 70 photos of 15 subjects, each put under 2800, 3500 and 12000 K and moved by 1.5 and 2.5 stops with the box
-of its subject drawn by hand: 6 % of the unharmed photos stood so far apart in light, 3 % in exposure. docs/fix.md tells
-what comes of it without boxes, on many of the same photos."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a picture counts as one in another light.
+
+    Attributes:
+        warmth: it stands at least so far from its set, in ln(red / blue).
+        skew: and changes in green by what a lamp or the sky would make of it within so much (see `LAMP`).
+    """
+
+    warmth: float
+    skew: float
+
+
+KNOWN, GUESSED = Limits(0.2, 0.4), Limits(0.3, 0.3)
+"""With the subject's box, and with the middle of the picture instead.
+
+Chosen on 70 photos of 15 subjects, each put under 2800, 3500 and 12000 K with boxes drawn by hand: about one in ten of
+the unharmed ones stood so far apart; moving those changed all of them by a mean CIEDE2000 of 0.5. docs/fix.md tells
+what comes of it, on many of the same photos."""
+
+ODD_STOPS = 1.0
+"""Stops from its set beyond which a picture counts as exposed otherwise: 3 % of those unharmed photos."""
+
+LAMP = 0.1
+"""Change of `tint` per change of `warmth` from one black body to another: 0.08 to 0.13 between 2800 and 12000 K. That
+of a green wall or a magenta cloth is far from it."""
 
 LEVEL = 7.0
 """L* from the median within which no picture is a stop from its set: a stop is 7 L* in the dark, more elsewhere."""
 
-SPREADS = 2.0
+SPREADS = 1.5
 """And how many times as far as is usual in the set."""
 
-LOOKS = ("fix.warmth", "fix.subject-warmth", "fix.stops", "fix.subject-stops")
-"""What is added to a row."""
+LOOKS = ("fix.warmth", "fix.subject-warmth", "fix.tint", "fix.subject-tint", "fix.stops", "fix.subject-stops")
+"""What is added to a row, of the light in the whole picture and of the subject: warmth ln(red / blue), tint
+ln(green / geometric mean of red and blue), both of linear sRGB, and stops, log2 of the mean luminance."""
+
+BOXED = "fix.boxed"
+"""Whether the subject's box was known."""
 
 
 def subject_box(row: Row) -> tuple[float, float, float, float] | None:
@@ -66,10 +92,25 @@ def subject_box(row: Row) -> tuple[float, float, float, float] | None:
     return (left, top, right, bottom) if right > left and bottom > top else None
 
 
-def warmth(row: Row) -> float | None:
-    """Return ln(red / blue) of the light of a row; None where it was not measured."""
-    red, blue = row.get("colour.light-red"), row.get("colour.light-blue")
-    return math.log(red / blue) if red and blue else None
+def limits(row: Row) -> Limits:
+    """Return the limits that hold for the image of this row."""
+    return KNOWN if row.get(BOXED) else GUESSED
+
+
+def warmth_and_tint(red: float, green: float, blue: float) -> tuple[float, float]:
+    """Return ln(red / blue) and ln(green / sqrt(red blue)) of a colour in linear light, above 0."""
+    return math.log(red / blue), math.log(green) - (math.log(red) + math.log(blue)) / 2
+
+
+def _light(row: Row) -> tuple[float, float] | None:
+    """Return warmth and tint of the light of a row; None where it was not measured."""
+    red, green, blue = (row.get(f"colour.light-{c}") for c in ("red", "green", "blue"))
+    return warmth_and_tint(red, green, blue) if red and green and blue else None
+
+
+def lamp_like(warmth: float, tint: float, skew: float) -> bool:
+    """Tell whether a change of light is one from lamp to lamp, within `skew`."""
+    return abs(tint - LAMP * warmth) < skew * abs(warmth)
 
 
 def agreed(whole: float, subject: float) -> float:
@@ -99,9 +140,9 @@ def look(records: Sequence[ImageRecord], rows: Mapping[str, Row], max_pixels: in
 
 def _uneven(rows: Sequence[Row]) -> bool:
     """Tell whether any row stands so far apart that a look is worth its time."""
-    lights = [w for w in map(warmth, rows) if w is not None]
+    lights = [light[0] for light in map(_light, rows) if light is not None]
     levels = [float(row["colour.lightness"]) for row in rows if row.get("colour.lightness") is not None]
-    return _widest(lights) > ODD_WARMTH or _widest(levels) > LEVEL
+    return _widest(lights) > KNOWN.warmth or _widest(levels) > LEVEL
 
 
 def _widest(values: Sequence[float]) -> float:
@@ -114,17 +155,13 @@ def _seen(record: ImageRecord, row: Row, max_pixels: int) -> dict[str, float] | 
     except OSError:
         return None
     pixels = decode(data, record.path, DecodeRequest(pixels=True, max_pixels=max_pixels)).pixels
-    own = warmth(row)
+    own = _light(row)
     if pixels is None or own is None:
         return None
     inside = _within(pixels, subject_box(row))
-    red, _, blue = _mean(inside)
-    return {
-        "fix.warmth": own,
-        "fix.subject-warmth": math.log(red / blue),
-        "fix.stops": _stops(pixels),
-        "fix.subject-stops": _stops(inside),
-    }
+    subject = warmth_and_tint(*_mean(inside))
+    values = (own[0], subject[0], own[1], subject[1], _stops(pixels), _stops(inside))
+    return {**dict(zip(LOOKS, values, strict=True)), BOXED: float(subject_box(row) is not None)}
 
 
 def _within(pixels: Pixels, box: tuple[float, float, float, float] | None) -> Pixels:

@@ -158,14 +158,15 @@ def plan(
         if found["image_id"] and rule in ALL_RULES and wanted(rule):
             called.setdefault(str(found["image_id"]), []).append(rule)
     known = [(record, rows[record.image_id]) for record in records if record.image_id in rows]
-    middle = centres([row for _, row in known])
+    # Copies of one image would outvote the others.
+    middle = centres([row for record, row in known if not {*COPIES} & {*called.get(record.image_id, ())}])
     noticing = [name for name in NOTICED if options.normalize and any(map(wanted, REPAIRS[name].RULES))]
     taken: set[str] = set()
     actions: list[Action] = []
     views: dict[str, Row] = {}
     for record, row in known:
         rules = called.get(record.image_id, [])
-        centre = middle[row["concept"] or ""]
+        centre = middle.get(row["concept"] or "", Centre())
         if settled and row["content"] and settled.get(record.path) == row["content"]:
             path = safe_path(record.path)
             action = Action("copy", record, str(row["content"]), path) if row["status"] == "ok" else None
@@ -181,7 +182,7 @@ def plan(
     places = {action.record.path: action.result for action in actions}
     before = {path: places.get(source, "") for path, source in (derived or {}).items()}
     actions = [replace(action, derived_from=before.get(action.record.path, "")) for action in actions]
-    return actions + _cut_out(actions, views, middle, options, taken)
+    return actions + _cut_out(actions, views, options, taken)
 
 
 def _action(
@@ -263,9 +264,7 @@ def _trimmed(row: Row, action: Action) -> Row:
     return row
 
 
-def _cut_out(
-    actions: Sequence[Action], views: Mapping[str, Row], middle: Mapping[str, Centre], options: Options, taken: set[str]
-) -> list[Action]:
+def _cut_out(actions: Sequence[Action], views: Mapping[str, Row], options: Options, taken: set[str]) -> list[Action]:
     """Return the images that are cut out of others to give each concept the scales it lacks."""
     sources = {action.record.image_id: action for action in actions}
     made = []
@@ -275,7 +274,7 @@ def _cut_out(
         steps = [s for s in source.steps if s.repair in REPAIRS and s.repair != "resize"]
         steps.append(Step(CROP, (), {**sides, "for": cut.kind}))
         if options.resize:
-            sized = resize.parameters(crop.cropped_row(row, cut.window), middle[row["concept"] or ""], options)
+            sized = resize.parameters(crop.cropped_row(row, cut.window), Centre(), options)
             if not isinstance(sized, str):
                 steps.append(Step("resize", (), sized))
         path = PurePosixPath(_written(safe_path(source.record.path), str(row["format"] or ""), options))

@@ -1,8 +1,9 @@
 """White balance: an image in another light than its set is brought to the set's light.
 
 Only outliers move, and toward the robust centre of their own concept, never toward grey: a set of red toys has a
-reddish centre and stays red. How far is what the picture and the subject in it agree on (`looks.py`): on an orange
-wall only the picture is orange, under an orange lamp the subject is too. The change is a chromatic adaptation in
+reddish centre and stays red. An outlier is what both the picture and the subject in it call one, and in a way that a
+lamp or the sky could do (`looks.py`): on an orange wall only the picture is orange, under an orange lamp the subject is
+too. The change is a chromatic adaptation in
 linear light with the Bradford matrix (K. M. Lam 1985; ICC.1:2022, annex E), at most `MOST_DEGREES`, so that a stronger
 tint keeps what is beyond. Where the two estimates of the light disagree nothing is done.
 
@@ -16,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from datasieve.imaging import colorimetry
-from datasieve.repair import Centre, Options, Parameters, Picture, Row
+from datasieve.repair import Centre, Options, Parameters, Picture, Row, looks
 from datasieve.repair.light import encoded, linear
-from datasieve.repair.looks import ODD_WARMTH, SPREADS, agreed
 
 RULES = ("colour.cast-outlier", "colour.cast")
 SAFE = False
@@ -55,13 +55,14 @@ def parameters(row: Row, centre: Centre, options: Options) -> Parameters | str:
         return _turned(own, np.array(DAYLIGHT))
     if centre.warmth is None or row.get("fix.warmth") is None:
         return "its whole set has about this light; correct all of them alike from the originals, or with --wb d65"
-    whole = row["fix.warmth"] - centre.warmth[0]
-    away = agreed(whole, row["fix.subject-warmth"] - centre.warmth[1])
-    if abs(away) < max(ODD_WARMTH, SPREADS * centre.warmth_spread):
+    limits = looks.limits(row)
+    whole, subject = (row[n] - c for n, c in zip(looks.LOOKS[:2], centre.warmth, strict=True))
+    tints = (row[n] - c for n, c in zip(looks.LOOKS[2:4], centre.tint, strict=True))
+    if abs(looks.agreed(whole, subject)) < max(limits.warmth, looks.SPREADS * centre.warmth_spread):
         return "picture and subject do not both say that its light is another than its set's"
-    # As much of the way to the set's light as both agree on, in logarithms, where lights combine.
-    target = own * (np.array(centre.light) / own) ** (away / whole)
-    return _turned(own, target / target.sum())
+    if not all(looks.lamp_like(w, t, limits.skew) for w, t in zip((whole, subject), tints, strict=True)):
+        return "no lamp or sky makes the difference between its colours and its set's"
+    return _turned(own, np.array(centre.light))
 
 
 def _turned(light: npt.NDArray[np.float64], target: npt.NDArray[np.float64]) -> Parameters:

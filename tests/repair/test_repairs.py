@@ -10,7 +10,7 @@ from skimage import data
 from skimage.color import rgb2lab
 
 from datasieve.filenames import safe_path
-from datasieve.imaging.colorimetry import xy_to_rgb
+from datasieve.imaging.colorimetry import planck_xy, xy_to_rgb
 from datasieve.repair import Centre, Options, Picture, exposure, light, trim, white_balance
 
 
@@ -43,11 +43,12 @@ def test_white_balance_turns_one_light_into_the_other_and_keeps_the_luminance() 
 
 def row(**values: object) -> dict[str, object]:
     base = {"colour.light-red": 0.5, "colour.light-green": 0.3, "colour.light-blue": 0.2, "colour.light-spread": 2.0}
-    looks = {"fix.warmth": 0.9, "fix.subject-warmth": 1.1, "fix.stops": -2.0, "fix.subject-stops": -2.5}
-    return {**base, **looks, "width": 600, "height": 400, **values}
+    seen = {"fix.warmth": 0.9, "fix.subject-warmth": 1.1, "fix.stops": -2.0, "fix.subject-stops": -2.5}
+    tints = {"fix.tint": 0.09, "fix.subject-tint": 0.09}
+    return {**base, **seen, **tints, "width": 600, "height": 400, **values}
 
 
-NEUTRAL = Centre((1 / 3, 1 / 3, 1 / 3), (0.0, 0.2), 0.05, (-2.2, -2.4), 0.2)
+NEUTRAL = Centre((1 / 3, 1 / 3, 1 / 3), (0.0, 0.2), 0.05, (0.0, 0.0), (-2.2, -2.4), 0.2)
 
 
 def test_what_cannot_be_balanced_says_why() -> None:
@@ -69,19 +70,35 @@ def test_a_thing_on_a_warm_ground_is_not_taken_for_one_in_warm_light() -> None:
 
 
 def test_a_set_of_red_things_has_a_reddish_centre_and_is_left_alone() -> None:
-    reddish = Centre((0.5, 0.3, 0.2), (0.9, 1.1), 0.1, (-2.0, -2.5), 0.1)
+    reddish = Centre((0.5, 0.3, 0.2), (0.9, 1.1), 0.1, (0.09, 0.09), (-2.0, -2.5), 0.1)
     assert isinstance(white_balance.parameters(row(), reddish, Options()), str)
 
 
-def test_as_far_as_both_agree_the_light_goes_to_the_set_s() -> None:
-    # ln(0.5 / 0.2) = 0.916 is what the picture says, 0.9 - 0 = 0.9 whole and 1.1 - 0.2 = 0.9 subject: all the way.
-    whole_way = white_balance.parameters(row(), NEUTRAL, Options())
-    assert isinstance(whole_way, dict)
-    assert whole_way["to"] == pytest.approx([1 / 3] * 3, abs=1e-4)
-    # The subject says half of it: red and blue meet at their geometric mean halves, the ratio is the square root.
-    half_way = white_balance.parameters(row(**{"fix.subject-warmth": 0.65}), NEUTRAL, Options())
-    assert isinstance(half_way, dict)
-    assert half_way["to"][0] / half_way["to"][2] == pytest.approx(2.5**0.5, abs=1e-3)
+def test_where_both_agree_the_light_goes_to_the_set_s() -> None:
+    step = white_balance.parameters(row(), NEUTRAL, Options())
+    assert isinstance(step, dict)
+    assert step["from"] == [0.5, 0.3, 0.2]
+    assert step["to"] == pytest.approx([1 / 3] * 3, abs=1e-4)
+
+
+def test_a_known_subject_is_trusted_further_than_the_middle_of_the_picture() -> None:
+    weak = {"fix.warmth": 0.25, "fix.subject-warmth": 0.45, "fix.tint": 0.02, "fix.subject-tint": 0.02}
+    assert isinstance(white_balance.parameters(row(**weak), NEUTRAL, Options()), str)
+    assert isinstance(white_balance.parameters(row(**weak, **{"fix.boxed": 1.0}), NEUTRAL, Options()), dict)
+
+
+def test_a_magenta_cloth_is_no_lamp() -> None:
+    assert "no lamp" in str(white_balance.parameters(row(**{"fix.tint": -0.4}), NEUTRAL, Options()))
+    assert "no lamp" in str(white_balance.parameters(row(**{"fix.subject-tint": 0.6}), NEUTRAL, Options()))
+
+
+@given(st.floats(2500, 12000), st.floats(2500, 12000))
+def test_black_bodies_differ_as_lamps_do(one: float, other: float) -> None:
+    from datasieve.repair.looks import GUESSED, lamp_like, warmth_and_tint
+
+    a, b = (warmth_and_tint(*xy_to_rgb(planck_xy(kelvin))) for kelvin in (one, other))
+    if abs(a[0] - b[0]) > GUESSED.warmth:
+        assert lamp_like(a[0] - b[0], a[1] - b[1], GUESSED.skew)
 
 
 def test_daylight_needs_no_set() -> None:
@@ -93,7 +110,9 @@ def test_daylight_needs_no_set() -> None:
 def test_the_turn_of_the_light_is_bounded() -> None:
     strong = {"colour.light-red": 0.9, "colour.light-green": 0.09, "colour.light-blue": 0.01}
     answer = white_balance.parameters(
-        row(**strong, **{"fix.warmth": 4.5, "fix.subject-warmth": 4.7}), NEUTRAL, Options()
+        row(**strong, **{"fix.warmth": 4.5, "fix.subject-warmth": 4.7, "fix.tint": 0.4, "fix.subject-tint": 0.4}),
+        NEUTRAL,
+        Options(),
     )
     assert isinstance(answer, dict)
     assert answer["degrees"] == pytest.approx(white_balance.MOST_DEGREES, abs=0.01)
