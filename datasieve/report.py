@@ -15,8 +15,10 @@ rerun reuses it.
 
 from __future__ import annotations
 
+import collections
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,9 @@ from datasieve.storage import atomic_path, readable
 
 PART_IMAGES = 256
 COLUMNS_FOLDER = "columns"
+
+_REPR_RULES = 8
+"""Rules that a notebook shows."""
 
 _TYPES = {"float": pa.float32(), "int": pa.int64(), "bool": pa.bool_(), "string": pa.string()}
 _FIELD_TYPES = {
@@ -182,6 +187,26 @@ class Report:
     def __repr__(self) -> str:
         counts = self.run.get("counts", {})
         return f"Report({str(self.path)!r}, {counts.get('images', 0)} images, verdict {self.run.get('verdict')!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the verdict, the counts and the most frequent rules for a notebook."""
+        counts = self.run.get("counts", {})
+        found = ", ".join(f"{n:,} {severity}" for severity, n in counts.get("findings", {}).items() if n)
+        rules = collections.Counter(zip(*(self.findings()[n].to_pylist() for n in ("rule", "severity")), strict=True))
+        rows = "".join(
+            f"<tr><td>{escape(rule)}</td><td>{escape(severity)}</td><td>{number:,}</td></tr>"
+            for (rule, severity), number in rules.most_common(_REPR_RULES)
+        )
+        more = f"<p>and {len(rules) - _REPR_RULES} more rules</p>" if len(rules) > _REPR_RULES else ""
+        head = "<tr><th>rule</th><th>severity</th><th>findings</th></tr>"
+        return (
+            f"<h4>{escape(self.verdict.capitalize())}: "
+            f"{escape(readable(str(self.run.get('dataset', {}).get('path', ''))))}</h4>"
+            f"<p>{int(counts.get('images', 0)):,} images, {int(counts.get('ok', 0)):,} usable; "
+            f"findings: {escape(found) or 'none'}</p>"
+            + (f"<table>{head}{rows}</table>{more}" if rows else "")
+            + f"<p>{escape(readable(str(self.path)))}</p>"
+        )
 
 
 def open_report(path: str | Path) -> Report:

@@ -118,6 +118,8 @@ def command(
     except KeyboardInterrupt:
         click.echo("Interrupted. Run the same command again to go on where it stopped.", err=True)
         return 130
+    if fixed.after is not None:
+        _write_page(fixed, settings)
     _print(fixed, form, select or (), dry_run=dry_run, in_place=in_place)
     return 0
 
@@ -137,6 +139,16 @@ def _options(settings: Settings, chosen: dict[str, Any]) -> Options:
         coarse=settings.base in COARSE_BASES,
         **chosen,
     )
+
+
+def _write_page(fixed: Fixed, settings: Settings) -> None:
+    from datasieve.policy import all_rules
+    from datasieve.reporting.page import write_page
+    from datasieve.sources import open_source
+
+    assert fixed.after is not None
+    records = open_source(fixed.clean, concept_by=settings.concept_by).records
+    write_page(fixed.after, records, all_rules(), settings.max_pixels)
 
 
 def _print(fixed: Fixed, form: str, select: Sequence[str], *, dry_run: bool, in_place: bool) -> None:
@@ -171,6 +183,7 @@ def _print(fixed: Fixed, form: str, select: Sequence[str], *, dry_run: bool, in_
         elif not in_place and any(action.kind in ("set aside", "quarantine") for action in fixed.actions):
             lines += [f"Set aside {safe(str(here(fixed.aside)))}"]
         if fixed.after is not None:
+            lines += [f"Page      {safe(str(here(fixed.after.path / 'index.html')))}  before and after"]
             lines += [f"Next      {shell('show', here(fixed.after.path))}"]
         if not in_place or fixed.entries:
             lines += [f"Undo      {shell('undo', here(fixed.aside if in_place else fixed.clean))}"]

@@ -21,11 +21,11 @@ from datasieve.repair.in_place import LAYOUTS, STAGED, Swap, back_up, carry_over
 from datasieve.repair.journal import Journal
 from datasieve.repair.looks import look
 from datasieve.repair.plan import Action, plan
-from datasieve.report import Report, schema_with_version, write_table
+from datasieve.report import Report, open_report, schema_with_version, write_table
 from datasieve.rules import selected
 from datasieve.sources import open_source
 from datasieve.sources.walk import PROVENANCE
-from datasieve.storage import to_json
+from datasieve.storage import to_json, write_json
 
 MEASURES = (
     "width",
@@ -139,10 +139,19 @@ def fix(
             progress.advance()
     if any(action.kind not in ("set aside", "quarantine") for action in actions):
         fixed.after = audit(clean, default_report(clean), settings=settings, progress=progress)
+        if backup is None:
+            fixed.after = _noted(fixed.after, before)
     if backup is None or fixed.entries:
         table = provenance(fixed.entries, measures, fixed.after)
         write_table(table, (aside if backup is not None else clean) / PROVENANCE)
     return fixed
+
+
+def _noted(after: Report, before: Report) -> Report:
+    """Write into the clean set's report what it was made from, so that its page can show the pictures before."""
+    source = {"dataset": before.run["dataset"]["path"], "report": str(before.path.absolute())}
+    write_json(after.path / "run.json", {**after.run, "repaired-from": source})
+    return open_report(after.path)
 
 
 def _settled(dataset: Path, swap: Swap | None, chosen: str) -> dict[str, str]:
