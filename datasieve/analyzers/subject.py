@@ -147,7 +147,45 @@ class Subject:
             )
         ),
     )
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = (
+        Rule(
+            id="subject.close-ups",
+            column="subject.close-ups",
+            side="above",
+            limit=0.7,
+            severity="warning",
+            title="Nearly all close-ups",
+            message="In {value:.0%} of these pictures the subject fills 40% of the frame or more (limit {limit:.0%}; "
+            "full shots {subject.full:.0%}); what it looks like as a whole and from afar can hardly be learned.",
+            remedy="Add pictures: {subject.scale-advice}.",
+            why="A model learns the subject at the size at which it is shown. Trained on close-ups it knows the "
+            "surface, not the shape: asked for the whole subject in a scene, it fills the frame or invents the rest.",
+            how=_METHOD + "The best box's share of the frame is counted from 40% on, in concepts of at least 8 images.",
+            source="Zhang et al. 2018 (co-saliency, a review); Wei et al. 2012 (border prior)",
+            evidence="PENDING",
+            scope="concept",
+        ),
+        Rule(
+            id="subject.shared-background",
+            column="subject.shared-background",
+            side="above",
+            limit=0.4,
+            severity="info",
+            title="One background for all",
+            message="The backgrounds of these pictures are more alike than those of other concepts (by {value:.2f} in "
+            "cosine, limit {limit}); what always stands behind the subject is learned with it.",
+            remedy="Add pictures at other places, or name the background in every caption.",
+            why="What all pictures of a word share becomes part of the word: the same sofa behind every picture comes "
+            "along whenever the subject is asked for.",
+            how=_METHOD + "Patches are averaged by the probability that they are not the subject; the median cosine "
+            "between a concept's pictures counts, less the one to other concepts' mean backgrounds. At least 4 "
+            "pictures that are no copies of each other. What surrounds the subject at all scales, such as plain "
+            "ground, is hard to tell from one background.",
+            source="",
+            evidence="PENDING",
+            scope="concept",
+        ),
+    )
 
     def __init__(self, embedder: str = "auto") -> None:
         self._name = "none" if embedder == "none" else "lite0"
@@ -238,9 +276,7 @@ def _describe(found: Comparison, name: str, shares: Sequence[float]) -> None:
     """Add what concepts.parquet tells of a concept's mix of scales."""
     told: dict[str, Any] = {f"subject.{scale}": share for scale, share in shares_of(shares).items()}
     if len(shares) >= MIN_IMAGES:
-        groups = groups_of(shares)
-        told["subject.main-scale"] = max(groups, key=lambda g: groups[g])
-        told["subject.one-scale"] = groups[told["subject.main-scale"]]
+        told["subject.close-ups"] = groups_of(shares)["close-ups"]
         told["subject.scale-advice"] = advice(shares)
     for column, value in told.items():
         found.concepts.setdefault(column, {})[name] = value

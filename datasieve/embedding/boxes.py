@@ -28,13 +28,15 @@ def best_boxes(maps: npt.NDArray[Any]) -> tuple[Floats, Floats]:
     count, side = maps.shape[:2]
     first, last = _spans(side)
     boxes, overlaps = np.empty((count, 4), np.float32), np.empty(count, np.float32)
-    area = np.outer(last - first, last - first)
+    area = np.outer(last - first, last - first).astype(np.float32)
     for i, found in enumerate(maps):
-        summed = np.zeros((side + 1, side + 1))
+        summed = np.zeros((side + 1, side + 1), np.float32)
         summed[1:, 1:] = found.cumsum(0).cumsum(1)
         rows = summed[last] - summed[first]
         inside = rows[:, last] - rows[:, first]
-        overlap = inside / (area + summed[-1, -1] - inside)
+        overlap = area + summed[-1, -1]
+        overlap -= inside
+        np.divide(inside, overlap, out=overlap)
         down, across = np.unravel_index(int(overlap.argmax()), overlap.shape)
         boxes[i] = np.array([first[across], first[down], last[across], last[down]]) / side
         overlaps[i] = overlap[down, across]

@@ -90,7 +90,7 @@ def _located(kept: npt.NDArray[np.float16], references: torch.Tensor, counted: n
 
     own = _patches(kept)
     told = torch.from_numpy(kept[:, : 2 * GRID**2].astype(np.float32)).reshape(-1, 2, GRID, GRID)
-    lone = ~counted.any(1)
+    lone = np.asarray(~counted.any(axis=1))
     say = torch.from_numpy(counted | lone[:, None]).float()  # of those without others the result is not used
     alone = torch.from_numpy(lone)[:, None, None]
     among = weights("among")

@@ -148,7 +148,8 @@ def likeness(patches: torch.Tensor, others: torch.Tensor, say: torch.Tensor) -> 
     flat = patches.flatten(0, 2)
     best = torch.stack([(flat @ other.flatten(0, 1).T).amax(-1) for other in others], 1)
     best = best.reshape(*patches.shape[:3], -1)
-    return (best * say[:, None, None]).sum(-1) / say.sum(1)[:, None, None]
+    mean: torch.Tensor = (best * say[:, None, None]).sum(-1) / say.sum(1)[:, None, None]
+    return mean
 
 
 def unit(values: torch.Tensor) -> torch.Tensor:
