@@ -145,14 +145,19 @@ def images_schema(plan: Plan, measurer: Measurer) -> pa.Schema:
 
 
 def is_vector(field: pa.Field) -> bool:
-    """Tell whether a field belongs into embeddings.parquet."""
+    """Tell whether a field is a vector, which images.parquet does not hold."""
     return bool(pa.types.is_fixed_size_list(field.type))
 
 
+def is_embedding(field: pa.Field) -> bool:
+    """Tell whether a field belongs into embeddings.parquet; other vectors stay in columns/."""
+    return is_vector(field) and bool(field.name.endswith(".embedding"))
+
+
 def write_embeddings(report: Path, plan: Plan, measurer: Measurer) -> None:
-    """Write the vectors of all images that have one, part by part; no file when there are none."""
+    """Write the embedder's vectors of all images that have one, part by part; no file when there are none."""
     final = report / "embeddings.parquet"
-    vectors = [f for name in plan.measuring for f in measurer.stores[name].fields if is_vector(f)]
+    vectors = [f for name in plan.measuring for f in measurer.stores[name].fields if is_embedding(f)]
     if not vectors:
         return
     written = 0
