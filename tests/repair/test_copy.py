@@ -171,18 +171,6 @@ def test_the_audit_knows_a_close_up_for_what_it_is(photos: Path) -> None:
     assert open_source(photos.parent / "out").derived == {"large0-close.png": "large0.png"}
 
 
-def test_a_crop_is_no_copy_of_its_source_and_still_is_one_of_strangers() -> None:
-    import pyarrow as pa
-
-    from datasieve.analyzers.duplicates import ANALYZER, _kin
-
-    table = pa.table({"path": ["a.png", "a-close.png", "b.png"]})
-    told = table.replace_schema_metadata({"layout": "folder", "derived": json.dumps({"a-close.png": "a.png"})})
-    assert _kin(told, ["a.png", "a-close.png", "b.png"]) == ["a.png", "a.png", "b.png"]
-    assert _kin(table, ["a.png"]) == ["a.png"]
-    assert ANALYZER.version >= 1
-
-
 def toy(shade: float, ground: tuple[float, float, float], place: int) -> np.ndarray:
     """A red ball with a highlight on a speckled ground, linear light, as encoded pixels."""
     noise = np.random.default_rng(place)
