@@ -15,7 +15,7 @@ from datasieve.reporting.text import number
 
 MOST = 400
 WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 44
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 56
 MOST_BUCKETS = 12
 _GAP = 84
 """Least distance of two marks of the axis in units of the chart."""

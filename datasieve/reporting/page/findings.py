@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from datasieve.report import Report
 from datasieve.reporting.actions import ACTIONS
 from datasieve.reporting.page.lists import MOST, LongList, key_of
@@ -134,7 +136,8 @@ class _Rows:
         wanted = {row["image_id"] for entry in grouped for row in entry.findings[:MOST]}
         ids = report.images(["image_id"])["image_id"].to_pylist()
         kept = [i for i, image in enumerate(ids) if image in wanted]
-        self.rows = {ids[i]: row for i, row in zip(kept, report.images(names).take(kept).to_pylist(), strict=True)}
+        table = report.images(names).take(pa.array(kept, pa.int64()))
+        self.rows = {ids[i]: row for i, row in zip(kept, table.to_pylist(), strict=True)}
 
     def caption(self, image_id: str | None) -> tuple[str, str]:
         """Return what of an image's caption is read and what is not, shortened."""

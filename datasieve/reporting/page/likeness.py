@@ -61,11 +61,15 @@ def heat(report: Report) -> dict[str, Any] | None:
     rows = []
     for i, name in enumerate(names):
         cells = [
-            {"text": f"{v:.2f}".replace("0.", ".", 1), "heat": f"{'a' if v >= 0 else 'u'}{min(int(abs(v) * 10), 9)}"}
+            {"text": _cosine(v).replace("0.", ".", 1), "heat": f"{'a' if v >= 0 else 'u'}{min(int(abs(v) * 10), 9)}"}
             for v in cosines[i]
         ]
         rows.append({"name": shortened(safe(name), 28), "size": f"{sizes[i]:,}", "cells": cells})
     return {"rows": rows, "total": total, "shown": len(names)}
+
+
+def _cosine(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}"  # no minus before a zero
 
 
 def contradictions(report: Report, members: Members, pictures: Pictures) -> list[dict[str, Any]]:
@@ -102,7 +106,7 @@ def _pair(kind: str, cosine: float, a: str, b: str, members: Members, pictures: 
         }
         for name in (a, b)
     ]
-    return {"kind": kind, "cosine": f"{cosine:.2f}", "degrees": f"{degrees:.0f}°", "sides": sides}
+    return {"kind": kind, "cosine": _cosine(cosine), "degrees": f"{degrees:.0f}°", "sides": sides}
 
 
 def clusters(members: Members, pictures: Pictures) -> list[dict[str, Any]]:

@@ -87,7 +87,10 @@
     name.textContent = dot.dataset.name;
     note.textContent = dot.dataset.note;
     tip.hidden = false;
-    const box = dot.getBoundingClientRect();
+    place();
+  };
+  const place = () => {
+    const box = current.getBoundingClientRect();
     const wide = tip.offsetWidth;
     const left = box.right + 12 + wide < root.clientWidth ? box.right + 12 : box.left - 12 - wide;
     const top = Math.min(box.top - 20, root.clientHeight - tip.offsetHeight - 8);
@@ -117,7 +120,9 @@
       else if (event.key === "Escape") hide();
     });
   }
-  window.addEventListener("scroll", hide, { passive: true });
+  // Scrolling takes a mark from under the pointer, but not from under the keyboard.
+  const moved = () => current && (current.closest("[data-chart]") === document.activeElement ? place() : hide());
+  document.addEventListener("scroll", moved, { passive: true, capture: true });
 
   // Before and after. Listened for on the page, since sliders come and go with the lists.
   document.addEventListener("input", (event) => {
