@@ -27,7 +27,15 @@ from PIL import Image
 from datasieve.embedding import lite0
 from datasieve.policy import all_rules
 from datasieve.records import ImageRecord, Location, image_id
-from datasieve.report import Report, field_of, findings_table, open_report, pairs_table, schema_with_version, write_table
+from datasieve.report import (
+    Report,
+    field_of,
+    findings_table,
+    open_report,
+    pairs_table,
+    schema_with_version,
+    write_table,
+)
 from datasieve.reporting.page import write_page
 from datasieve.rules import Finding
 from datasieve.schema import IMAGE_FIELDS, SCHEMA_VERSION
@@ -65,7 +73,9 @@ def made(folder: Path, number: int) -> tuple[Report, list[ImageRecord]]:
     write_table(findings_table(findings), report / "findings.parquet")
     write_table(pairs_table([]), report / "pairs.parquet")
     names = sorted({record.concept for record in records})
-    write_table(pa.table({"concept": names, "images": [number // len(names)] * len(names)}), report / "concepts.parquet")
+    write_table(
+        pa.table({"concept": names, "images": [number // len(names)] * len(names)}), report / "concepts.parquet"
+    )
     severities = [f.severity for f in findings]
     run = {
         "datasieve": "made", "schema": SCHEMA_VERSION, "status": "complete",
@@ -80,7 +90,7 @@ def made(folder: Path, number: int) -> tuple[Report, list[ImageRecord]]:
 
 def _images(records: list[ImageRecord], cluster: Any, generator: np.random.Generator) -> pa.Table:
     n = len(records)
-    captions = [CAPTION.format("dog cat cup vase toy".split()[i % 5]) for i in range(n)]
+    captions = [CAPTION.format(["dog", "cat", "cup", "vase", "toy"][i % 5]) for i in range(n)]
     columns: dict[str, Any] = {
         "image_id": [r.image_id for r in records], "path": [r.path for r in records],
         "concept": [r.concept for r in records], "caption": captions, "repeats": [1] * n, "group": [""] * n,

@@ -155,7 +155,8 @@ def likeness(patches: torch.Tensor, others: torch.Tensor, say: torch.Tensor) -> 
 def unit(values: torch.Tensor) -> torch.Tensor:
     import torch
 
-    return values / torch.linalg.vector_norm(values, dim=-1, keepdim=True).clamp_min(1e-9)
+    unit: torch.Tensor = values / torch.linalg.vector_norm(values, dim=-1, keepdim=True).clamp_min(1e-9)
+    return unit
 
 
 def finer(maps: torch.Tensor) -> torch.Tensor:

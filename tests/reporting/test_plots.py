@@ -28,7 +28,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """Six cats and six cups, two of them under a lamp, the cats captioned."""
     base = tmp_path_factory.mktemp("plots") / "set"
     for i in range(6):
-        for name, pixels in (("cat", data.chelsea()[:, i * 20 : i * 20 + 340]), ("$cup_1$", data.coffee()[:, i * 20 :])):
+        for name, pixels in (
+            ("cat", data.chelsea()[:, i * 20 : i * 20 + 340]),
+            ("$cup_1$", data.coffee()[:, i * 20 :]),
+        ):
             (base / name).mkdir(parents=True, exist_ok=True)
             lamp = (1.0, 0.62, 0.2) if name != "cat" and i < 2 else (1.0, 1.0, 1.0)
             Image.fromarray((pixels * np.array(lamp)).astype(np.uint8)).save(base / name / f"{i}.png")

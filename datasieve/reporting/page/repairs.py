@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datasieve.errors import DatasieveError
 from datasieve.report import Report, open_report
 from datasieve.reporting.page.lists import MOST, LongList, key_of
 from datasieve.reporting.page.pictures import LARGE, THUMBNAILS, Picture, Pictures
 from datasieve.reporting.repairs import KINDS
 from datasieve.reporting.text import number, safe
-from datasieve.errors import DatasieveError
 from datasieve.sources import open_source
 from datasieve.sources.walk import PROVENANCE
 

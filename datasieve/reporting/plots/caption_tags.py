@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from datasieve.errors import ReportError
 from datasieve.captions.variety import document_frequency
+from datasieve.errors import ReportError
 from datasieve.reporting.captions import said
 from datasieve.reporting.plots._ink import figure, measured
 from datasieve.reporting.text import safe, shortened

@@ -1,4 +1,4 @@
-"""The light of every picture: colour temperature against distance from the black-body locus, and the set's own centre."""
+"""The light of every picture: colour temperature, distance from the black-body locus, and the set's own centre."""
 
 from __future__ import annotations
 
