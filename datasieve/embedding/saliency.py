@@ -153,9 +153,11 @@ def likeness(patches: torch.Tensor, others: torch.Tensor, say: torch.Tensor) -> 
 
 
 def unit(values: torch.Tensor) -> torch.Tensor:
+    """Return vectors (..., d) at unit length; those of no length stay."""
     import torch
 
-    return values / torch.linalg.vector_norm(values, dim=-1, keepdim=True).clamp_min(1e-9)
+    length: torch.Tensor = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
+    return values / length.clamp_min(1e-9)
 
 
 def finer(maps: torch.Tensor) -> torch.Tensor:
