@@ -152,7 +152,7 @@ class Subject:
             id="subject.close-ups",
             column="subject.close-ups",
             side="above",
-            limit=0.7,
+            limit=0.65,
             severity="warning",
             title="Nearly all close-ups",
             message="In {value:.0%} of these pictures the subject fills 40% of the frame or more (limit {limit:.0%}; "
@@ -162,7 +162,9 @@ class Subject:
             "surface, not the shape: asked for the whole subject in a scene, it fills the frame or invents the rest.",
             how=_METHOD + "The best box's share of the frame is counted from 40% on, in concepts of at least 8 images.",
             source="Zhang et al. 2018 (co-saliency, a review); Wei et al. 2012 (border prior)",
-            evidence="PENDING",
+            evidence="limit: the middle between planted sets and balanced ones of 6 subjects (docs/subject.md). 82% "
+            "close-ups: 10 of 10 sets found there, 10 of 10 of 7 others; false alarms on balanced sets 0 of 10 "
+            "and 2 of 10. All cut from few photos, of dogs and toys.",
             scope="concept",
         ),
         Rule(
@@ -181,8 +183,9 @@ class Subject:
             "between a concept's pictures counts, less the one to other concepts' mean backgrounds. At least 4 "
             "pictures that are no copies of each other. What surrounds the subject at all scales, such as plain "
             "ground, is hard to tell from one background.",
-            source="",
-            evidence="PENDING",
+            evidence="provisional limit. Subjects set into one background: 2 of 9 found among those it was chosen on, "
+            "5 of 8 among others (AUROC 1.00 and 0.98); set into another each: 0 of 12 and 0 of 11. Own photos named: "
+            "2 of 12 and 1 of 11, the last of them wrongly.",
             scope="concept",
         ),
     )

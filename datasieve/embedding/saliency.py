@@ -153,10 +153,11 @@ def likeness(patches: torch.Tensor, others: torch.Tensor, say: torch.Tensor) -> 
 
 
 def unit(values: torch.Tensor) -> torch.Tensor:
+    """Return vectors (..., d) at unit length; those of no length stay."""
     import torch
 
-    unit: torch.Tensor = values / torch.linalg.vector_norm(values, dim=-1, keepdim=True).clamp_min(1e-9)
-    return unit
+    length: torch.Tensor = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
+    return values / length.clamp_min(1e-9)
 
 
 def finer(maps: torch.Tensor) -> torch.Tensor:
