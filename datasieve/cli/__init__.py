@@ -23,6 +23,7 @@ COMMANDS = (
     "fix",
     "undo",
     "curate",
+    "diff",
     "show",
     "page",
     "matrix",
