@@ -1,6 +1,8 @@
 """`python -m datasieve` is the `datasieve` command."""
 
+import sys
+
 from datasieve.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

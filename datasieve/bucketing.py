@@ -25,6 +25,9 @@ ONETRAINER_ASPECTS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0)
 SQUASHING = ("a1111", "diffusers")
 """Trainers that bring every picture to the square whatever its shape."""
 
+COARSE_BASES = ("sdxl", "sd3", "flux")
+"""Base models for which OneTrainer's buckets have sides in multiples of 64."""
+
 UNKNOWN = ("simpletuner",)
 """Trainers whose buckets depend on settings that cannot be told from here."""
 

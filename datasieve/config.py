@@ -19,7 +19,7 @@ Base = Literal["sd15", "sd21", "sdxl", "sd3", "flux"]
 Target = Literal["ti", "hypernetwork", "lora"]
 Trainer = Literal["kohya", "onetrainer", "ai-toolkit", "a1111", "diffusers", "simpletuner", "datasieve"]
 ConceptBy = Literal["auto", "folder", "caption", "none"]
-Embedder = Literal["auto", "lite0", "none"]
+Embedder = Literal["auto", "lite0", "clip", "none"]
 FailOn = Literal["never", "warning", "error"]
 
 RESOLUTIONS: dict[str, int] = {"sd15": 512, "sd21": 768, "sdxl": 1024, "sd3": 1024, "flux": 1024}
@@ -40,7 +40,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
         batch_size: images per training step, for buckets.
         concept_by: how images are told apart into concepts.
         max_pixels: images with more pixels are refused from their header.
-        embedder: what turns pictures into vectors: "auto", "lite0" or "none".
+        embedder: what turns pictures into vectors: "lite0", "clip" or "none"; "auto" is CLIP when `clip` names a model.
+        clip: the CLIP model: MODEL/PRETRAINED, MODEL@FILE or a folder; "" is ViT-B-32/laion2b_s34b_b79k.
         fail_on: lowest severity of a finding that makes the exit code 1.
     """
 
@@ -55,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     concept_by: ConceptBy = "auto"
     max_pixels: int = 178_956_970
     embedder: Embedder = "auto"
+    clip: str = ""
     fail_on: FailOn = "never"
 
     @property

@@ -64,3 +64,9 @@ class ModelError(DatasieveError):
 
 class OutputError(DatasieveError):
     """An output cannot be written: read-only, full, or somebody else's."""
+
+
+class TrainingUnstable(DatasieveError):
+    """A run was stopped because its loss was no longer finite; the last good state is saved."""
+
+    exit_code = 3

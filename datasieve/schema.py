@@ -19,7 +19,7 @@ class Column:
     Attributes:
         name: `<analyzer>.<quantity>`, lower case, hyphens between words.
         kind: "float" is stored as float32, "int" as int64, "bool", "string", "vector" as a list of `size` float16
-            that goes into embeddings.parquet instead of images.parquet.
+            that stays out of images.parquet; those called `<analyzer>.embedding` go into embeddings.parquet.
         unit: natural unit ("kelvin", "px", "bits", "share", "degree"...); "" for a name or a truth value.
         description: one sentence: what the number says, and which direction is bad if one is.
         low, high: the closed range of possible values; None where there is no bound.

@@ -37,14 +37,19 @@ def atomic_path(final: Path) -> Iterator[Path]:
         os.replace(temporary, final)
         temporary = None
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            remedy = "Free some space, or choose another folder with --out; a rerun continues."
-        else:
-            remedy = "Choose a folder you may write to with --out."
-        raise OutputError(f"cannot write {final}: {error.strerror or error}", remedy=remedy) from error
+        raise cannot_write(final, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def cannot_write(final: Path, error: OSError) -> OutputError:
+    """Return the error that says why `final` could not be written, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "Free some space, or choose another folder with --out; a rerun continues."
+    else:
+        remedy = "Choose a folder you may write to with --out."
+    return OutputError(f"cannot write {final}: {error.strerror or error}", remedy=remedy)
 
 
 def _umask() -> int:

@@ -80,12 +80,14 @@ class Comparison:
         pairs: rows of (kind, row_a, row_b, score), row numbers into the table.
         concepts: column name -> {concept: value}, joined to concepts.parquet.
         unmeasured: what could not be measured over the whole set, and why: {column or topic: reason}.
+        facts: what is true of the whole set, for run.json: methods used, and numbers that belong to no image.
     """
 
     columns: dict[str, Sequence[Any]] = field(default_factory=dict)
     pairs: list[tuple[str, int, int, float]] = field(default_factory=list)
     concepts: dict[str, dict[str, Any]] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable

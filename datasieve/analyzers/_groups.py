@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,3 +60,22 @@ def rows_of(groups: Sequence[str]) -> list[npt.NDArray[np.intp]]:
     _, group = np.unique(np.array([str(g) for g in groups]), return_inverse=True)
     order = np.argsort(group, kind="stable")
     return list(np.split(order, np.flatnonzero(np.diff(group[order])) + 1))
+
+
+COPIES = ("duplicates.exact-of", "duplicates.near-of", "duplicates.flip-of")
+"""Columns that hold the path of the image that an image is a copy of."""
+
+
+def originals(table: pa.Table, concepts: Sequence[str]) -> npt.NDArray[np.intp]:
+    """Return a number per row of `table`, equal for copies of one picture within one concept, (N,)."""
+    paths = table["path"].to_pylist()
+    links = [table[c].to_pylist() for c in COPIES if c in table.column_names]
+    first = {path: next((o for o in of if o is not None), None) for path, *of in zip(paths, *links, strict=True)}
+    numbers: dict[tuple[str, str], int] = {}
+    out = np.zeros(len(paths), np.intp)
+    for row, (path, concept) in enumerate(zip(paths, concepts, strict=True)):
+        root = path
+        for _ in COPIES:  # a byte-equal copy may lead to a near copy, and that to a mirrored one
+            root = first.get(root) or root
+        out[row] = numbers.setdefault((concept, root), len(numbers))
+    return out

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from datasieve.analyzers import Comparison
-from datasieve.bucketing import fit
+from datasieve.bucketing import COARSE_BASES, fit
 from datasieve.rules import Rule
 from datasieve.schema import Column
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from datasieve.config import Settings
 
 _SOURCE = "the trainers' own bucket code; kohya's sd-scripts where none is named"
-_COARSE_BASES = ("sdxl", "sd3", "flux")
 
 
 def shortfall(counts: dict[tuple[int, int], int], batch_size: int) -> dict[tuple[int, int], int]:
@@ -156,7 +155,7 @@ class Buckets:
         self._weigh(found, table, usable, repeats)
         if not usable:
             return found
-        fits = fit(settings.trainer, w, h, settings.pixels, coarse=settings.base in _COARSE_BASES)
+        fits = fit(settings.trainer, w, h, settings.pixels, coarse=settings.base in COARSE_BASES)
         if fits is None:
             found.unmeasured["buckets"] = f"{settings.trainer}'s buckets depend on settings that images do not tell"
             return found

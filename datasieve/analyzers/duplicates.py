@@ -26,6 +26,7 @@ every pair is compared; `run.json` then says so.
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -277,6 +278,8 @@ class Duplicates:
         firsts = [row for row in firsts if row not in pixels]
 
         found, spared = _near(table, firsts)
+        kin = _kin(table, paths)
+        found = [m for m in found if kin[m.first] != kin[m.second]]
         if spared:
             out.unmeasured["duplicates"] = spared
         order = _rank(table, firsts, paths)
@@ -317,6 +320,15 @@ class Duplicates:
         out.pairs += [("pixels", end[r], r, 1.0) for r in pixels]
         out.pairs += [(m.kind, m.first, m.second, m.score) for m in found]
         return out
+
+
+def _kin(table: pa.Table, paths: Sequence[str]) -> list[str]:
+    """Return of each image the path of the one it was cut out of by `fix`, else its own.
+
+    Such crops are meant: they are no copies of their source, nor of one another.
+    """
+    derived: dict[str, str] = json.loads((table.schema.metadata or {}).get(b"derived", b"{}"))
+    return [derived.get(path, path) for path in paths]
 
 
 def _usable(table: pa.Table) -> list[int]:

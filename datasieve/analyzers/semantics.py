@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from datasieve.analyzers import Comparison
+from datasieve.analyzers import Comparison, _agreement, _contradictions
 from datasieve.analyzers._groups import rows_of
 from datasieve.batch import View
-from datasieve.embedding import Embedder, lite0, open_embedder, structure
+from datasieve.embedding import Embedder, TextSpace, chosen, conse, lite0, open_embedder, open_text_space, structure
 from datasieve.rules import Rule
 from datasieve.schema import Column
 
@@ -59,8 +59,13 @@ EXACT = 4000
 """Images up to which all pairs are compared."""
 
 NO_TEXT = (
-    "contradicting attributes (glasses, hair, day or night) need a CLIP model with a text tower, which this version "
-    "does not use yet"
+    "no CLIP weights (get them: docs/clip.md), so contradicting attributes (glasses, hair, day or night) were not "
+    "looked for, and CLIPScore is not known"
+)
+
+NO_LIMITS = (
+    "no calibrated limit for this CLIP model: deviations, groups and confusion are told for lite0 only, whose vectors "
+    "are centred on a reference mean"
 )
 
 COPIES = ("duplicates.exact-of", "duplicates.near-of", "duplicates.flip-of")
@@ -78,11 +83,12 @@ class Semantics:
 
     Args:
         embedder: name of the embedder.
+        clip: which CLIP model, "" for the default one.
     """
 
-    version = 2
+    version = 3
     views: tuple[View, ...] = (VIEW,)
-    needs: tuple[str, ...] = ("concept", "path", "semantics.embedding", *COPIES)
+    needs: tuple[str, ...] = ("concept", "path", "caption", "semantics.embedding", _agreement.CLASSES.name, *COPIES)
     columns: tuple[Column, ...] = (
         Column(
             "semantics.embedding",
@@ -94,6 +100,7 @@ class Semantics:
             tolerance=0.005,
             size=lite0.SIZE,
         ),
+        _agreement.CLASSES,
         Column(
             "semantics.conflict",
             description="1 minus the likeness (cosine) to the concept's other images; high shows something else.",
@@ -116,6 +123,7 @@ class Semantics:
             low=0,
             stage="compare",
         ),
+        *_agreement.COLUMNS,
     )
     rules: tuple[Rule, ...] = (
         Rule(
@@ -175,22 +183,30 @@ class Semantics:
             evidence="provisional; of 253 pairs of subjects only two kinds of sneakers (0.72) exceed it.",
             scope="concept",
         ),
+        *_agreement.RULES,
+        *_contradictions.RULES,
     )
 
-    def __init__(self, embedder: str = "auto") -> None:
-        self._name = embedder
+    def __init__(self, embedder: str = "auto", clip: str = "") -> None:
+        self._name = chosen(embedder, clip)
+        self._clip = clip
         self._lock = threading.Lock()
         self._opened: Embedder | str | None = None
+        self._device = ""
+        if self._name == "clip":
+            self.columns = _agreement.clip_columns(self.columns, clip)
 
     def configured(self, settings: Settings) -> Semantics:
-        """Return the analyzer with the embedder of the settings."""
-        return Semantics(settings.embedder)
+        """Return the analyzer with the embedder of the settings. Raises ConfigError for an unknown CLIP model."""
+        return Semantics(settings.embedder, settings.clip)
 
     @property
     def variant(self) -> str:
         """What vectors depend on: the embedder and its weights."""
         if self._name == "none":
             return "none"
+        if self._name == "clip":
+            return _agreement.clip_identity(self._clip)
         try:
             return f"lite0 {version(lite0.PACKAGE)}"
         except PackageNotFoundError:
@@ -207,19 +223,32 @@ class Semantics:
         """Return the vector of each picture, or why there is none."""
         with self._lock:
             if self._opened is None:
-                self._opened = open_embedder(self._name, batch.device)
-        if isinstance(self._opened, str):
-            none: list[None] = [None] * len(batch)
-            return {"semantics.embedding": none, "semantics.unmeasured": [self._opened] * len(batch)}
-        vectors = self._opened.images([d.pixels for d in batch.decoded if d.pixels is not None])
-        return {"semantics.embedding": list(vectors.astype(np.float16))}
+                self._device = batch.device
+                self._opened = open_embedder(self._name, batch.device, self._clip)
+        opened = self._opened
+        if isinstance(opened, str):
+            vectors = [c.name for c in self.columns if c.kind == "vector"]
+            none: dict[str, list[Any]] = {name: [None] * len(batch) for name in vectors}
+            return {**none, "semantics.unmeasured": [opened] * len(batch)}
+        pictures = [d.pixels for d in batch.decoded if d.pixels is not None]
+        if not isinstance(opened, lite0.Lite0):
+            return {"semantics.embedding": list(opened.images(pictures).astype(np.float16))}
+        outputs = opened.outputs(pictures)
+        return {
+            "semantics.embedding": list(opened.vectors(outputs).astype(np.float16)),
+            _agreement.CLASSES.name: list(conse.picture_profiles(outputs.logits).astype(np.float16)),
+        }
+
+    def _space(self) -> TextSpace | str:
+        return open_text_space(self._name, self._device or _agreement.device(), self._clip)
 
     def compare(self, table: pa.Table, settings: Settings) -> Comparison:
         """Return conflicts and clusters within concepts, and what concepts are like."""
         known = np.flatnonzero(np.asarray(table["semantics.embedding"].is_valid().to_pylist(), bool))
         conflict, deviation = np.full(len(table), np.nan), np.full(len(table), np.nan)
         cluster: list[int | None] = [None] * len(table)
-        found = Comparison(unmeasured={"semantics.attributes": NO_TEXT})
+        clip = self._name == "clip"
+        found = Comparison(unmeasured={} if clip else {"semantics.attributes": NO_TEXT})
         if len(known):
             self._structure(found, table, known, (conflict, deviation, cluster))
         found.columns = {
@@ -227,6 +256,12 @@ class Semantics:
             "semantics.deviation": deviation.tolist(),
             "semantics.cluster": cluster,
         }
+        if clip and len(known):
+            _agreement.withhold(found, NO_LIMITS)
+        source = "semantics.embedding" if clip else _agreement.CLASSES.name
+        _agreement.compare(found, table, lambda rows: _matrix(table, rows, source), self._space, clip)
+        if clip and len(known):
+            _contradictions.compare(found, table, known, _matrix(table, known), self._space())
         return found
 
     def _structure(self, found: Comparison, table: pa.Table, known: Any, columns: tuple[Any, Any, Any]) -> None:
@@ -271,9 +306,9 @@ def _distinct(table: pa.Table, concepts: Sequence[str]) -> Any:
     return out
 
 
-def _matrix(table: pa.Table, rows: Any) -> structure.Vectors:
+def _matrix(table: pa.Table, rows: Any, name: str = "semantics.embedding") -> structure.Vectors:
     """Return the vectors of some rows, (n, d) float32."""
-    column = table["semantics.embedding"].take(rows).combine_chunks()
+    column = table[name].take(rows).combine_chunks()
     flat = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.float32)
     return flat.reshape(len(rows), -1)
 

@@ -17,7 +17,24 @@ import click
 
 from datasieve.errors import DatasieveError
 
-COMMANDS = ("audit", "captions", "fix", "show", "page", "matrix", "similar", "explain", "batches", "doctor")
+COMMANDS = (
+    "audit",
+    "captions",
+    "fix",
+    "undo",
+    "curate",
+    "diff",
+    "show",
+    "page",
+    "matrix",
+    "similar",
+    "explain",
+    "batches",
+    "train",
+    "generate",
+    "convert",
+    "doctor",
+)
 """The commands in the order of use, which is the order of the help."""
 
 DONE, FINDINGS, COULD_NOT_RUN, INTERRUPTED = 0, 1, 2, 130
@@ -50,7 +67,8 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done; 1 findings at or above --fail-on; 2 could not run; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 findings at or above --fail-on; 2 could not run; 3 training unstable; "
+    "130 interrupted.",
 )
 @click.version_option(package_name="datasieve", prog_name="datasieve")
 def cli() -> None:

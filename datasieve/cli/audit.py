@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datasieve.rules import Rule
 
 CONCEPT_BY = ("auto", "folder", "caption", "none")
-EMBEDDERS = ("auto", "lite0", "none")
+EMBEDDERS = ("auto", "lite0", "clip", "none")
 FAIL_ON = ("never", "warning", "error")
 FORMATS = ("text", "json", "csv", "sarif", "github")
 
@@ -43,6 +43,9 @@ def _limits(ctx: click.Context, parameter: click.Parameter, values: tuple[str, .
 @click.option("--batch-size", type=click.IntRange(1), help="Images per training step.  [default: 1]")
 @click.option("--concept-by", type=click.Choice(CONCEPT_BY), help="What tells concepts apart.  [default: auto]")
 @click.option("--embedder", type=click.Choice(EMBEDDERS), help="Turns pictures into vectors.  [default: auto]")
+@click.option(
+    "--clip", metavar="MODEL", help="CLIP model: NAME/WEIGHTS, NAME@FILE or a folder; implies --embedder clip."
+)
 @click.option("--select", multiple=True, callback=names, metavar="RULES", help="Only these rules or prefixes.")
 @click.option("--ignore", multiple=True, callback=names, metavar="RULES", help="Leave these rules or prefixes out.")
 @click.option("--limit", "limits", multiple=True, callback=_limits, metavar="RULE=NUMBER", help="Another limit.")

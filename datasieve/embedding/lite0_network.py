@@ -10,7 +10,6 @@ variants of the TPU repository, 2020). Padding is TensorFlow's "same".
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from datasieve.embedding.parallel import cores
 
 if TYPE_CHECKING:
     import torch
@@ -43,11 +44,13 @@ class Outputs(NamedTuple):
         pooled: (B, 1280) features of the last convolution, averaged with more weight where more is to be seen.
         logits: (B, 1000) ImageNet classes, before the softmax.
         grid: (B, 112, H / 16, W / 16) features of the patches.
+        last: (B, 1280, H / 32, W / 32) features of the last convolution, before they are pooled.
     """
 
     pooled: Floats
     logits: Floats
     grid: Floats
+    last: Floats
 
 
 Run = Callable[["torch.Tensor"], Outputs]
@@ -153,7 +156,8 @@ def torch_program(network: Lite0Layers, device: str) -> Run:
             seen = values.sum(1, keepdim=True)
             pooled = (values * (seen / seen.amax((2, 3), keepdim=True).clamp_min(1e-9))).mean((2, 3))
             logits = functional.linear(values.mean((2, 3)), classifier, classifier_bias)
-            return Outputs(*(np.asarray(t.float().cpu().numpy(), np.float32) for t in (pooled, logits, grid)))
+            found = (t.float().cpu().numpy() for t in (pooled, logits, grid, values))
+            return Outputs(*(np.ascontiguousarray(a, np.float32) for a in found))
 
     return run
 
@@ -191,9 +195,8 @@ def openvino_program(network: Lite0Layers, side: int) -> Run:
     pooled = ops.reduce_mean(ops.multiply(values, ops.divide(seen, most)), space)
     mean = ops.reduce_mean(values, space)
     logits = ops.add(ops.matmul(mean, ops.constant(network.classifier), False, True), network.classifier_bias)
-    model = openvino.Model([pooled, logits, grid], [source], "lite0")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    options = {"INFERENCE_NUM_THREADS": cores, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    model = openvino.Model([pooled, logits, grid, values], [source], "lite0")
+    options = {"INFERENCE_NUM_THREADS": cores(), "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
     # One at a time: two threads that give OpenVINO 2026.4 their inputs at the same moment wait for each other for ever.
     alone = threading.Lock()
@@ -201,7 +204,7 @@ def openvino_program(network: Lite0Layers, side: int) -> Run:
     def run(pictures: torch.Tensor) -> Outputs:
         with alone:
             found = request.infer([np.ascontiguousarray(pictures.numpy())])
-            return Outputs(*(np.array(found[i], np.float32) for i in range(3)))
+            return Outputs(*(np.array(found[i], np.float32) for i in range(len(Outputs._fields))))
 
     return run
 

@@ -5,8 +5,8 @@ else goes through Pillow. When only the working picture is wanted, large JPEGs a
 (DCT scaling) but never at less than twice the working size, so that both ways give the same working pixels within
 0.5/255 on average.
 
-Where it fails: 16-bit RGB keeps the upper 8 bits (Pillow's reader), animations show their first frame only, and a
-profile that sRGB cannot hold is clipped to it.
+Where it fails: for measuring, 16-bit RGB keeps the upper 8 bits (Pillow's reader; `whole` reads them all), animations
+show their first frame only, and a profile that sRGB cannot hold is clipped to it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import re
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import simplejpeg
 import xxhash
 from PIL import Image
 
 from datasieve.batch import BACKGROUND, Decoded, DecodeRequest
 from datasieve.errors import InputError
-from datasieve.imaging import icc, native
+from datasieve.imaging import deep, icc, native
 from datasieve.imaging.containers import bare_png
 from datasieve.imaging.native import Pixels
 from datasieve.imaging.orient import oriented, stored
@@ -132,28 +133,49 @@ class Whole:
 
 
 def whole(data: bytes, name: str, max_pixels: int) -> Whole:
-    """Decode a picture at full size into upright sRGB with 8 bits a channel, deeper greys dithered.
+    """Decode a picture at full size into upright sRGB with 8 bits a channel, deeper pictures dithered.
 
     Raises InputError, naming the file, when it cannot be decoded.
     """
     try:
         found = examine(data, name)
         image = _open(data, found, DecodeRequest(max_pixels=max_pixels), dither=True)
+        sixteen = _sixteen_bits(data, found, max_pixels)
         pixels, cmyk, found = _stored(image, found)
     except (_Refused, _Unreadable) as reason:
         raise InputError(f"cannot read {name}", remedy=str(reason)) from None
     facts, alpha = found.facts, pixels[..., 3]
     rgb = np.ascontiguousarray(pixels[..., :3])
+    managed_kind = found.icc and facts.icc_class not in ("srgb", "cmyk", "lab")
     converted: Pixels | None = None
     if cmyk is not None and found.icc:
         managed = icc.to_srgb(cmyk, found.icc)
         converted = None if managed is None else np.asarray(managed)
-    elif found.icc and facts.icc_class not in ("srgb", "cmyk", "lab"):
+    elif sixteen is not None:
+        exact = icc.deep_to_srgb(sixteen, found.icc) if managed_kind and found.icc else None
+        rgb = deep.dithered(sixteen * np.float32(1 / 257) if exact is None else exact * np.float32(255))
+        if exact is None and managed_kind and found.icc:
+            converted = icc.convert_working(rgb, found.icc, facts.icc_class)
+    elif managed_kind and found.icc:
         converted = icc.convert_working(rgb, found.icc, facts.icc_class)
     upright = oriented(rgb if converted is None else converted, facts.orientation)
     opaque = facts.format == "JPEG" or int(alpha.min()) == 255
     turned = None if opaque else np.ascontiguousarray(oriented(alpha, facts.orientation))
     return Whole(np.ascontiguousarray(upright), turned, facts)
+
+
+def _sixteen_bits(data: bytes, found: Probe, max_pixels: int) -> npt.NDArray[np.uint16] | None:
+    """Return the stored colours (h, w, 3) of a picture with 16 bits a channel, None of any other."""
+    facts = found.facts
+    if facts.bit_depth != 16 or facts.colour_model != "rgb" or facts.format not in ("PNG", "TIFF"):
+        return None
+    source = bare_png(data) if facts.format == "PNG" else data
+    with pillow_limit(max_pixels):
+        values = deep.sixteen_bits(source, pillow_formats())
+    if values is None:
+        return None
+    values = np.ascontiguousarray(values[..., :3])
+    return np.ascontiguousarray(stored(values, facts.orientation)) if found.turned else values
 
 
 def _fast_jpeg(data: bytes, facts: ImageFacts, request: DecodeRequest) -> Pixels | None:

@@ -95,24 +95,53 @@ def _area(primaries: list[list[float]] | tuple[tuple[float, float, float], ...])
 
 def _curve(tag: bytes, x: float) -> float:
     """Evaluate a tone curve (types curv and para) at x in [0, 1]."""
+    return float(_curve_values(tag, np.array([x]))[0])
+
+
+def _curve_values(tag: bytes, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Evaluate a tone curve (types curv and para) at x, (n,) in [0, 1]."""
     if tag[:4] == b"curv":
         (count,) = struct.unpack_from(">I", tag, 8)
         if count == 0:
             return x
         values = struct.unpack_from(f">{count}H", tag, 12)
         if count == 1:
-            return float(x ** (values[0] / 256))
-        return float(np.interp(x, np.linspace(0, 1, count), np.array(values) / 65535))
+            return np.asarray(x ** (values[0] / 256))
+        return np.interp(x, np.linspace(0, 1, count), np.array(values) / 65535)
     if tag[:4] == b"para":
         (kind,) = struct.unpack_from(">H", tag, 8)
         count = (1, 3, 4, 5, 7)[kind]
         g, a, b, c, d, e, f = ([v / 65536 for v in struct.unpack_from(f">{count}i", tag, 12)] + [0.0] * 7)[:7]
         if kind == 0:
-            return float(x**g)
+            return np.asarray(x**g)
+        power = np.maximum(a * x + b, 0.0) ** g
         if kind in (1, 2):
-            return float((a * x + b) ** g + c) if x >= -b / a else c
-        return float((a * x + b) ** g + e) if x >= d else float(c * x + f)
+            return np.asarray(np.where(x >= -b / a, power + c, c))
+        return np.asarray(np.where(x >= d, power + e, c * x + f))
     raise ValueError("unknown curve")
+
+
+def deep_to_srgb(values: npt.NDArray[np.uint16], profile: bytes) -> npt.NDArray[np.float32] | None:
+    """Convert 16-bit colours (h, w, 3) of a matrix profile to encoded sRGB in [0, 1], without passing through 8 bits.
+
+    LittleCMS does the same with 8-bit pictures, and Pillow offers it for no others: curve, matrix to the D50 connection
+    space, matrix and curve of sRGB (ICC.1:2022, F.3). Relative colorimetric; the black of a matrix profile is that of
+    sRGB, so there is nothing to compensate. None for profiles with tables, which LittleCMS must read.
+    """
+    try:
+        tags = _tags(profile)
+        if b"A2B0" in tags or b"A2B1" in tags:
+            return None
+        steps = np.linspace(0, 1, 65536)
+        curves = [_curve_values(tags[name], steps).astype(np.float32) for name in (b"rTRC", b"gTRC", b"bTRC")]
+        columns = [[v / 65536 for v in struct.unpack_from(">3i", tags[t], 8)] for t in (b"rXYZ", b"gXYZ", b"bXYZ")]
+        matrix = (np.linalg.inv(np.array(_SRGB).T) @ np.array(columns).T).astype(np.float32)
+    except (struct.error, ValueError, IndexError, KeyError, ZeroDivisionError, np.linalg.LinAlgError):
+        return None
+    light = np.stack([curve[values[..., i]] for i, curve in enumerate(curves)], -1) @ matrix.T
+    light = light.clip(0, 1)
+    power = np.float32(1.055) * light ** np.float32(1 / 2.4) - np.float32(0.055)
+    return np.asarray(np.where(light <= 0.0031308, light * np.float32(12.92), power), np.float32)
 
 
 @lru_cache(maxsize=32)

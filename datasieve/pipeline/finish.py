@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -43,11 +44,17 @@ def finish(
     rules: Mapping[str, Rule],
     accepted: frozenset[tuple[str, str]],
     run: Mapping[str, Any],
+    derived: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Write images, findings, pairs and concepts; return `run` with counts, verdict and what was not measured."""
+    """Write images, findings, pairs and concepts; return `run` with counts, verdict and what was not measured.
+
+    `derived` tells which images were cut out of which.
+    """
     timing = dict(run["timing"])
     words = settings.words()
-    comparisons, compare_seconds = _compare(plan, measurer, settings, run["dataset"]["layout"])
+    comparisons, compare_seconds = _compare(
+        plan, measurer, settings, {"layout": run["dataset"]["layout"], "derived": json.dumps(derived)}
+    )
     timing |= compare_seconds
     started = time.perf_counter()
     fields = pa.schema([field_of(n) for n in ("image_id", "path")])
@@ -121,6 +128,7 @@ def finish(
         "verdict_reasons": why,
         "advice": advice(table.to_pylist(), settings),
         "unmeasured": unmeasured,
+        "facts": {fact: value for c in comparisons.values() for fact, value in c.facts.items()},
         "timing": timing,
     }
 
@@ -137,14 +145,19 @@ def images_schema(plan: Plan, measurer: Measurer) -> pa.Schema:
 
 
 def is_vector(field: pa.Field) -> bool:
-    """Tell whether a field belongs into embeddings.parquet."""
+    """Tell whether a field is a vector, which images.parquet does not hold."""
     return bool(pa.types.is_fixed_size_list(field.type))
 
 
+def is_embedding(field: pa.Field) -> bool:
+    """Tell whether a field belongs into embeddings.parquet; other vectors stay in columns/."""
+    return is_vector(field) and bool(field.name.endswith(".embedding"))
+
+
 def write_embeddings(report: Path, plan: Plan, measurer: Measurer) -> None:
-    """Write the vectors of all images that have one, part by part; no file when there are none."""
+    """Write the embedder's vectors of all images that have one, part by part; no file when there are none."""
     final = report / "embeddings.parquet"
-    vectors = [f for name in plan.measuring for f in measurer.stores[name].fields if is_vector(f)]
+    vectors = [f for name in plan.measuring for f in measurer.stores[name].fields if is_embedding(f)]
     if not vectors:
         return
     written = 0
@@ -162,9 +175,9 @@ def write_embeddings(report: Path, plan: Plan, measurer: Measurer) -> None:
 
 
 def _compare(
-    plan: Plan, measurer: Measurer, settings: Settings, layout: str
+    plan: Plan, measurer: Measurer, settings: Settings, facts: Mapping[str, str]
 ) -> tuple[dict[str, Comparison], dict[str, float]]:
-    """Run the comparisons over the set, each with the columns it needs and the layout as the table's metadata."""
+    """Run the comparisons over the set, each with the columns it needs and facts of the set as the table's metadata."""
     comparisons: dict[str, Comparison] = {}
     seconds: dict[str, float] = {}
     for name, analyzer in plan.comparing.items():
@@ -175,7 +188,7 @@ def _compare(
             for column, values in done.columns.items():
                 if column in analyzer.needs:
                     table = table.append_column(column, pa.array(list(values)))
-        found = analyzer.compare(table.replace_schema_metadata({"layout": layout}), settings)
+        found = analyzer.compare(table.replace_schema_metadata(dict(facts)), settings)
         declared = {c.name for c in compared(analyzer)}
         if found.columns.keys() != declared:
             wrong = sorted(found.columns.keys() ^ declared)

@@ -150,7 +150,7 @@ def audit(
         "measured_images": measurer.measured_images,
         "timing": {"measure": measured - started, **{k: round(v, 4) for k, v in sorted(measurer.seconds.items())}},
     }
-    run = finish(report, plan, measurer, ingest.notes, settings, rules, accepted, run)
+    run = finish(report, plan, measurer, ingest.notes, settings, rules, accepted, run, ingest.derived)
     run["timing"] = {"total": round(time.perf_counter() - started, 4), **run["timing"]}
     write_json(report / "run.json", {**run, "settings": _settings(settings)})
     if status == "interrupted":

@@ -42,13 +42,29 @@ class Options:
         normalize: also repair colours, geometry and the like, not only what is plainly broken.
         background: red, green and blue, 0 to 255, put under transparent parts.
         alpha: "background" or "mask": what becomes of transparency.
-        white_balance: "set" or "off".
+        white_balance: "set", "d65" or "off".
+        images: "png", or "source" for the source's own format, of what is changed.
+        resolution: training resolution in pixels.
+        resize: crop and resize images to the buckets of that resolution.
+        trainer: whose buckets; None means kohya's.
+        coarse: the base needs bucket sides in multiples of 64.
+        linear_light: resize in linear light.
+        upscale: images may be enlarged, too.
+        balance: make crops where close-ups or full shots of a concept are missing.
     """
 
     normalize: bool = False
     background: tuple[int, int, int] = (255, 255, 255)
     alpha: str = "background"
     white_balance: str = "set"
+    images: str = "png"
+    resolution: int = 512
+    resize: bool = False
+    trainer: str | None = None
+    coarse: bool = False
+    linear_light: bool = False
+    upscale: bool = False
+    balance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +73,16 @@ class Centre:
 
     Attributes:
         light: shares of red, green and blue in the light, linear sRGB.
-        lightness: mean L*.
+        warmth, tint, stops: as in `looks.LOOKS`, of the whole picture and of the subject.
+        warmth_spread, stops_spread: median distance from the former of the two.
     """
 
     light: tuple[float, float, float] | None = None
-    lightness: float | None = None
+    warmth: tuple[float, float] | None = None
+    warmth_spread: float = 0.0
+    tint: tuple[float, float] = (0.0, 0.0)
+    stops: tuple[float, float] | None = None
+    stops_spread: float = 0.0
 
 
 class Repair(Protocol):

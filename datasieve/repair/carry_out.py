@@ -2,62 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from PIL import Image, PngImagePlugin
-
 from datasieve.errors import InputError, OutputError
-from datasieve.imaging.decode import whole
-from datasieve.imaging.strip import without_personal
 from datasieve.pipeline.worker import content_hash
-from datasieve.repair import Picture, Pixels
-from datasieve.repair.plan import REPAIRS, Action
-from datasieve.sources.walk import FIX_JOURNAL
-from datasieve.storage import atomic_path, confined, readable, to_json, write_text
-
-JOURNAL = FIX_JOURNAL
-"""What was written so far, one line a file; the mark by which a folder is known to be ours."""
-
-CAPTIONS = (".txt", ".caption")
-MASK_SUFFIX = "-masklabel.png"
-"""OneTrainer's name of a mask beside its image."""
-
-
-class Journal:
-    """The files that fixes have written into a folder.
-
-    Attributes:
-        entries: relative path -> what it was made from and of.
-        files: relative paths of all files written, captions and masks included.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / JOURNAL
-        self.entries: dict[str, dict[str, Any]] = {}
-        if self.path.is_file():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
-                try:
-                    entry = json.loads(line)
-                    self.entries[entry["result"]] = entry
-                except (ValueError, TypeError, KeyError):
-                    continue  # the line that a crash cut off; its file is made again
-        self.files = {path for name, entry in self.entries.items() for path in (name, *entry["with"])}
-
-    def add(self, entry: dict[str, Any]) -> None:
-        """Note one file, at once."""
-        self.entries[entry["result"]] = entry
-        self.files |= {entry["result"], *entry["with"]}
-        with self.path.open("a", encoding="utf-8") as handle:
-            handle.write(to_json(entry, indent=None) + "\n")
-
-    def rewrite(self) -> None:
-        """Write the entries anew, without the lines they replace."""
-        write_text(self.path, "".join(to_json(e, indent=None) + "\n" for e in self.entries.values()))
+from datasieve.repair.beside import MASK_SUFFIX, captions_of, mask_of
+from datasieve.repair.journal import JOURNAL, Journal, hash_of, remove_leftovers
+from datasieve.repair.making import made
+from datasieve.repair.plan import Action
+from datasieve.storage import TEMPORARY_PREFIX, atomic_path, confined, readable, to_json
 
 
 def carry_out(
@@ -100,6 +58,9 @@ def _make(action: Action, root: Path, name: str, journal: Journal, max_pixels: i
     steps = [asdict(step) for step in action.steps]
     try:
         data = record.location.read()
+        captions = captions_of(record) if action.captions is None else action.captions
+        mask_file = mask_of(record)
+        mask = mask_file.read_bytes() if mask_file else None
     except OSError as error:
         raise InputError(
             f"cannot read {readable(record.path)}: {error.strerror or error}", remedy="Run the same command again."
@@ -107,102 +68,77 @@ def _make(action: Action, root: Path, name: str, journal: Journal, max_pixels: i
     source = content_hash(data)
     if action.content and source != action.content:
         raise InputError(f"{readable(record.path)} has changed since it was audited", remedy="Run the command again.")
-    beside = _captions(action, name)
+    stem = str(PurePosixPath(name).with_suffix(""))
+    beside = {stem + extension: content for extension, content in captions.items()}
     plan = json.loads(
         to_json(
-            {"kind": action.kind, "source_hash": source, "steps": steps, "reason": action.reason, "options": options}
+            {
+                "kind": action.kind,
+                "source_hash": source,
+                "steps": steps,
+                "reason": action.reason,
+                "options": options,
+                "derived_from": action.derived_from,
+            }
         )
     )
     old = journal.entries.get(name)
     if old is not None and all(old.get(k) == v for k, v in plan.items()) and _whole(root, name, old, beside):
         return old
-    mask: Pixels | None = None
-    if action.kind == "change":
-        result, mask = _changed(data, action, max_pixels)
-    elif action.kind == "strip":
-        result = without_personal(data) or data
-    else:
-        result = data
-    if mask is not None:
-        beside[str(PurePosixPath(name).with_suffix("")) + MASK_SUFFIX] = _png(mask)
-    for path, content in ((name, result), *beside.items()):
-        _put(root, path, content, journal)
+    result, new_mask = made(data, record.path, action.kind, plan["steps"], name, mask=mask, max_pixels=max_pixels)
+    if new_mask is not None:
+        beside[stem + MASK_SUFFIX] = new_mask
     hashes = {path: content_hash(content) for path, content in beside.items()}
     entry = {
         "result": name,
         "image_id": record.image_id,
         "path": readable(record.path),
+        "from": record.location.file,
         **plan,
         "result_hash": content_hash(result),
         "with": hashes,
         "skipped": dict(action.skipped),
     }
+    contents = {name: result, **beside}
+    for path, content in contents.items():
+        _refuse_strangers(root, path, content, journal)
     journal.add(entry)
+    for path, content in contents.items():
+        _put(root, path, content)
+    for path, digest in (old["with"] if old is not None else {}).items():
+        if path not in contents and hash_of(root / path) == digest:
+            (root / path).unlink()
     return entry
 
 
 def _whole(root: Path, name: str, old: Mapping[str, Any], beside: Mapping[str, bytes]) -> bool:
     """Tell whether an earlier run's files are all there, with the content they should have."""
-    hashes = {name: old["result_hash"], **old["with"]}
     masks = {path for path in old["with"] if path.endswith(MASK_SUFFIX)}
     if {*beside} != {*old["with"]} - masks:
         return False
     if any(content_hash(content) != old["with"][path] for path, content in beside.items()):
         return False
-    for path, digest in hashes.items():
-        file = root / path
-        if not file.is_file() or content_hash(file.read_bytes()) != digest:
-            return False
-    return True
+    hashes = {name: old["result_hash"], **old["with"]}
+    return all(hash_of(root / path) == digest for path, digest in hashes.items())
 
 
-def _captions(action: Action, name: str) -> dict[str, bytes]:
-    """Return relative path -> bytes of the caption files to write beside the image.
-
-    Sidecars are copied byte for byte; captions from tables and shards become a `.txt`.
-    """
-    found: dict[str, bytes] = {}
-    stem = str(PurePosixPath(name).with_suffix(""))
-    source = Path(action.record.location.file)
-    if action.record.location.size is None:
-        for extension in CAPTIONS:
-            sidecar = source.with_suffix(extension)
-            if sidecar.is_file():
-                found[stem + extension] = sidecar.read_bytes()
-    if not found and action.record.captions:
-        found[stem + ".txt"] = "\n".join(action.record.captions).encode("utf-8", "surrogateescape")
-    return found
-
-
-def _changed(data: bytes, action: Action, max_pixels: int) -> tuple[bytes, Pixels | None]:
-    """Return the repaired picture as PNG, and its mask."""
-    decoded = whole(data, action.record.path, max_pixels)
-    picture = Picture(decoded.pixels, decoded.alpha)
-    for step in action.steps:
-        if step.repair in REPAIRS:
-            picture = REPAIRS[step.repair].apply(picture, step.parameters)
-    return _png(picture.pixels, picture.alpha), picture.mask
-
-
-def _png(pixels: Pixels, alpha: Pixels | None = None) -> bytes:
-    """Return a PNG that says it is sRGB (PNG 11.3.2.5), perceptual intent."""
-    image = Image.fromarray(pixels)
-    if alpha is not None:
-        image.putalpha(Image.fromarray(alpha))
-    chunks = PngImagePlugin.PngInfo()
-    chunks.add(b"sRGB", b"\0")
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", pnginfo=chunks)
-    return buffer.getvalue()
-
-
-def _put(root: Path, relative: str, content: bytes, journal: Journal) -> None:
+def _refuse_strangers(root: Path, relative: str, content: bytes, journal: Journal) -> None:
+    """Raise OutputError when another file is in the way: one we did not write, or one that was changed since."""
     target = confined(root, relative)
-    if target.exists() and relative not in journal.files and target.read_bytes() != content:
-        raise OutputError(
-            f"{target} is not a file that datasieve wrote", remedy="Move it away, or choose another folder with --out."
-        )
-    with atomic_path(target) as temporary:
+    if not target.exists():
+        return
+    there = hash_of(target)
+    if there == content_hash(content) or there in journal.hashes.get(relative, ()):
+        return
+    what = "has been changed since" if relative in journal.hashes else "is not a file that"
+    raise OutputError(
+        f"{target} {what} datasieve wrote{' it' if relative in journal.hashes else ''}",
+        remedy="Move it away, or choose another folder with --out.",
+    )
+
+
+def _put(root: Path, relative: str, content: bytes) -> None:
+    with atomic_path(confined(root, relative)) as temporary:
         temporary.write_bytes(content)
 
 
@@ -213,7 +149,7 @@ def _remove_stale(root: Path, journal: Journal, wanted: set[str]) -> None:
         entry = journal.entries.pop(name)
         for path, digest in ((name, entry["result_hash"]), *entry["with"].items()):
             file = root / path
-            if path not in wanted and file.is_file() and content_hash(file.read_bytes()) == digest:
+            if path not in wanted and hash_of(file) == digest:
                 file.unlink()
     if gone or journal.entries:
         journal.rewrite()
@@ -230,10 +166,13 @@ def prepare(source: Path, clean: Path, aside: Path) -> None:
             raise OutputError(f"{folder} holds the dataset", remedy="Choose another folder with --out.")
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"{folder} is a file", remedy="Choose another folder with --out.")
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / JOURNAL).is_file():
+        held = [name for name in os.listdir(folder) if not name.startswith(TEMPORARY_PREFIX)] if folder.is_dir() else []
+        if held and JOURNAL not in held:
             raise OutputError(
                 f"{folder} holds something that datasieve did not write",
                 remedy="Choose an empty or new folder with --out.",
             )
+        if JOURNAL in held:
+            remove_leftovers(folder)
     with atomic_path(clean / JOURNAL) as temporary:  # also tells at once when the folder cannot be written
         temporary.write_bytes((clean / JOURNAL).read_bytes() if (clean / JOURNAL).is_file() else b"")

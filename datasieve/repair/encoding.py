@@ -2,8 +2,8 @@
 
 The conversion is done while the picture is decoded (`imaging.decode.whole`): embedded profiles through LittleCMS,
 relative colorimetric with black point compensation, perceptual where the profile knows nothing else; CMYK through its
-profile, by the plain formula without one; 16-bit grey scaled and dithered; palettes and grey spread to RGB. 16-bit RGB
-keeps its upper 8 bits (Pillow's reader). A suspected wrong tone curve is never guessed at.
+profile, by the plain formula without one; 16 bits, grey or colour, brought to 8 with dither, through a matrix profile
+before that; palettes and grey spread to RGB. A suspected wrong tone curve is never guessed at.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def parameters(row: Row, centre: Centre, options: Options) -> Parameters | str:
     return {
         "from": row.get("files.icc-name") or row.get("files.colour-model") or "",
         "bits": row.get("files.bit-depth"),
-        "intent": "relative colorimetric, black point compensation",
+        "intent": "relative colorimetric, black point compensation" if row.get("files.icc-name") else "",
+        "dither": "triangular" if (row.get("files.bit-depth") or 8) > 8 else "",
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datasieve.repair import Centre, Options, Parameters, Picture, Row
+from datasieve.repair import Centre, Options, Parameters, Picture, Row, crop
 
 RULES = ("frame.border",)
 SAFE = False
@@ -25,11 +25,20 @@ def parameters(row: Row, centre: Centre, options: Options) -> Parameters | str:
     return {side: round(share + SPARE, 5) for side, share in shares.items() if share}
 
 
+def window(row: Row, parameters: Parameters) -> tuple[float, float, float, float]:
+    """Return what is left of a picture: left, top, right, bottom in pixels."""
+    width, height = row["width"], row["height"]
+    cut = {side: parameters.get(side, 0.0) for side in SIDES}
+    return (
+        round(cut["left"] * width),
+        round(cut["top"] * height),
+        width - round(cut["right"] * width),
+        height - round(cut["bottom"] * height),
+    )
+
+
 def apply(picture: Picture, parameters: Parameters) -> Picture:
     """Return the picture without its bars."""
     height, width = picture.pixels.shape[:2]
-    cut = {side: parameters.get(side, 0.0) for side in SIDES}
-    rows = slice(round(cut["top"] * height), height - round(cut["bottom"] * height))
-    columns = slice(round(cut["left"] * width), width - round(cut["right"] * width))
-    alpha, mask = (None if plane is None else plane[rows, columns] for plane in (picture.alpha, picture.mask))
-    return Picture(picture.pixels[rows, columns], alpha, mask)
+    left, top, right, bottom = window({"width": width, "height": height}, parameters)
+    return crop.apply(picture, {"left": left, "top": top, "right": right, "bottom": bottom})

@@ -13,6 +13,7 @@ from datasieve.storage import to_json
 if TYPE_CHECKING:
     from datasieve.repair.plan import Action
     from datasieve.repair.run import Fixed
+    from datasieve.repair.undo import Undone
     from datasieve.report import Report
     from datasieve.rules import Rule
 
@@ -20,10 +21,22 @@ EXAMPLES, MOST_ASIDE = 3, 20
 KINDS = {
     "copy": "copied byte for byte",
     "strip": "copied without personal data, pixels untouched",
-    "change": "repaired and written as PNG",
+    "change": "repaired and written anew",
     "set aside": "set aside as copies of others",
     "quarantine": "set aside as unreadable",
 }
+
+
+KEPT = "copied byte for byte, with repaired captions"
+CUT_OUT = "cut out of others"
+
+
+def _words(action: Action) -> str:
+    """Return what happens to an image, in words."""
+    if action.is_cut_out:
+        return CUT_OUT
+    captions = any(step.repair == "captions" for step in action.steps)
+    return KEPT if action.kind == "copy" and captions else KINDS[action.kind]
 
 
 def told(report: Report) -> str:
@@ -34,9 +47,10 @@ def told(report: Report) -> str:
 
 def plan_lines(actions: Sequence[Action]) -> list[str]:
     """Return the plan: how many images go which way, what is repaired, and what was called for and cannot be done."""
-    kinds: collections.Counter[str] = collections.Counter(str(action.kind) for action in actions)
-    lines = [f"{count(len(actions), 'image')}"]
-    lines += [f"  {kinds[kind]:>6,}  {words}" for kind, words in KINDS.items() if kinds[kind]]
+    kinds = collections.Counter(map(_words, actions))
+    order = (KINDS["copy"], KEPT, *list(KINDS.values())[1:], CUT_OUT)
+    lines = [f"{count(sum(not action.is_cut_out for action in actions), 'image')}"]
+    lines += [f"  {kinds[words]:>6,}  {words}" for words in order if kinds[words]]
     repaired: dict[str, list[str]] = {}
     skipped: dict[tuple[str, str], list[str]] = {}
     for action in actions:
@@ -101,7 +115,24 @@ def plan_json(fixed: Fixed) -> str:
             "reason": action.reason,
             "steps": [{"repair": s.repair, "rules": s.rules, "parameters": s.parameters} for s in action.steps],
             "skipped": dict(action.skipped),
+            "derived_from": action.derived_from or None,
         }
         for action in fixed.actions
     ]
     return to_json({"clean": str(fixed.clean), "set_aside": str(fixed.aside), "images": images})
+
+
+def undone_lines(done: Undone) -> list[str]:
+    """Return what an undo did, and what it left."""
+    folder = safe(str(done.folder))
+    if done.in_place:
+        lines = [f"{count(len(done.restored), 'original')} restored and {count(len(done.removed), 'file')} removed "
+                 f"in {folder}"]  # fmt: skip
+    else:
+        lines = [f"{count(len(done.removed), 'file')} removed from {folder}"]
+    if done.left:
+        lines += ["", "Left as they are"]
+        lines += [f"  {safe(path)}: {safe(why)}" for path, why in list(done.left.items())[:MOST_ASIDE]]
+        if len(done.left) > MOST_ASIDE:
+            lines.append(f"  and {len(done.left) - MOST_ASIDE:,} more")
+    return lines

@@ -59,7 +59,7 @@ class ReportDataset(Dataset[dict[str, Any]]):
         widths, heights = ([v or side for v in table[n].to_pylist()] for n in sizes) if bucketed else ([], [])
         self.sizes: list[tuple[int, int]] = list(zip(widths, heights, strict=True)) or [(side, side)] * len(self.paths)
         self.transform, self.tokenizer, self.caption = transform, tokenizer, caption
-        self.locations = _locations(report, table["image_id"].to_pylist(), self.paths)
+        self.locations = locations_of(report, table["image_id"].to_pylist(), self.paths)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -95,7 +95,7 @@ def cover(image: Image.Image, width: int, height: int) -> torch.Tensor:
     return torch.from_numpy(pixels).permute(2, 0, 1).div(127.5).sub(1).contiguous()
 
 
-def _locations(report: Report, ids: list[str], paths: list[str]) -> list[Location]:
+def locations_of(report: Report, ids: list[str], paths: list[str]) -> list[Location]:
     """Return where each image's bytes are, by listing the dataset again."""
     dataset, settings = report.run["dataset"]["path"], report.run.get("settings", {})
     wanted = set(ids)

@@ -128,4 +128,4 @@ def _ingest(
         yield from itertools.chain((first,), records)
         ledger.close()
 
-    return Ingest(root, layout, stream(), total, ledger.passed_over, ledger.notes)
+    return Ingest(root, layout, stream(), total, ledger.passed_over, ledger.notes, ledger.derived)

@@ -23,11 +23,13 @@ class Ledger:
     Attributes:
         passed_over: reason -> number of files (folders, where a whole folder is not entered).
         notes: faults met, in the order of the listing.
+        derived: path of an image that `fix` cut out of another -> path of that one.
         forms: names found only across Unicode forms, as (image path, name as written); noted once at the end.
     """
 
     passed_over: dict[str, int] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
+    derived: dict[str, str] = field(default_factory=dict)
     forms: list[tuple[str, str]] = field(default_factory=list)
 
     def pass_over(self, reason: str, number: int = 1) -> None:
@@ -64,6 +66,7 @@ class Ingest:
         total: how many records will come, None when that is not known beforehand.
         passed_over: reason -> number of files; complete when `records` is exhausted.
         notes: findings of the listing itself; complete when `records` is exhausted.
+        derived: as in `Ledger`; complete when `records` is exhausted.
     """
 
     root: Path
@@ -72,6 +75,7 @@ class Ingest:
     total: int | None
     passed_over: dict[str, int]
     notes: list[Note]
+    derived: dict[str, str] = field(default_factory=dict)
 
 
 def record(

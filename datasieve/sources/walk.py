@@ -21,6 +21,7 @@ from datasieve.sources.names import (
 from datasieve.storage import readable
 
 PROVENANCE, FIX_JOURNAL = "provenance.parquet", ".datasieve-fix.jsonl"
+CURATION, CURATION_MARK = "curation.parquet", ".datasieve-curation.json"
 """What `fix` leaves in the copies it writes: passed over when they are audited."""
 
 _MASKS = ("-masklabel", "-condlabel")
@@ -130,6 +131,8 @@ def _sort_entries(
                     ledger.note("odd-name", path, f"the folder name {readable(name)!r} {what}")
                 below.append(_Step(path, entry.path, above, step.linked or entry.is_symlink()))
             continue
+        if name == FIX_JOURNAL and _is_file(entry):
+            ledger.derived |= _derived(step.path, entry.path)
         if (reason := shadow(name)) is not None:
             ledger.pass_over(reason)
             continue
@@ -142,7 +145,9 @@ def _sort_entries(
             folder.captions.append(name)
         elif extension == ".tar":
             folder.shards.append(name)
-        elif name == PROVENANCE and os.path.isfile(os.path.join(step.location, FIX_JOURNAL)):
+        elif (name == PROVENANCE and os.path.isfile(os.path.join(step.location, FIX_JOURNAL))) or (
+            name == CURATION and os.path.isfile(os.path.join(step.location, CURATION_MARK))
+        ):
             ledger.pass_over("datasieve's own")
         elif extension in _TABLES and reason_no_image(name) != "cache":
             folder.tables.append(name)
@@ -156,6 +161,21 @@ def _sort_entries(
             ledger.pass_over("not an image")
     _drop_masks(folder, ledger)
     return folder, below
+
+
+def _derived(folder: str, journal: str) -> dict[str, str]:
+    """Return path -> path of its source, for the images that a fix cut out of others, as its journal tells."""
+    found = {}
+    try:
+        with open(journal, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if '"derived_from": "' in line:
+                    entry = json.loads(line)
+                    if isinstance(entry, dict) and entry.get("derived_from"):
+                        found[join(folder, str(entry.get("result")))] = join(folder, str(entry["derived_from"]))
+    except (OSError, ValueError, RecursionError):
+        return found  # what a crash cut off; the fix goes on from there
+    return found
 
 
 def _drop_masks(folder: Folder, ledger: Ledger) -> None:

@@ -194,6 +194,17 @@ def test_a_mirror_image_and_a_copy_of_it_are_two_findings_about_two_choices() ->
     assert compare(rows).columns["duplicates.group"] == [0, 0, 0, 0]
 
 
+def test_a_crop_that_fix_made_is_no_copy_of_its_source_but_a_stranger_s_is() -> None:
+    picture = scene(5)
+    rows = table({"a": picture, "a-close": cropped(picture, 0.02), "b": jpeg(picture, 60)})
+    assert compare(rows).columns["duplicates.near-of"] == [None, "a", "a"]
+    told = rows.replace_schema_metadata({"derived": '{"a-close": "a"}'})
+    near = compare(told).columns["duplicates.near-of"]
+    assert near[0] is None
+    assert near[1] != "a"
+    assert "a" in near or "a-close" in near
+
+
 def test_representatives_have_most_pixels_then_most_bytes_then_the_first_path() -> None:
     base = scene(10)
     same_size = {"b": jpeg(base, 90), "a": jpeg(base, 80), "c": jpeg(base, 70)}

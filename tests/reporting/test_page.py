@@ -120,7 +120,7 @@ def test_long_lists_are_capped_and_their_data_lie_beside_the_page(tmp_path: Path
     for i in range(130):
         Image.new("RGB", (64, 64), (i, 2 * i % 255, 0)).save(folder / f"<b> {i}.png")
     final, _, text = page_of(folder, select=("files.small",), embedder="none")
-    (file,) = [file for file in (final.parent / DATA).glob("rule-files-small-*.js")]
+    (file,) = list((final.parent / DATA).glob("rule-files-small-*.js"))
     call = re.fullmatch(r'datasieveList\("([a-z0-9-]+)", (\[.*\])\);\n', file.read_text(encoding="utf-8"))
     assert call
     assert call[1] == file.stem

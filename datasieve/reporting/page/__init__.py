@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import markupsafe
 
 from datasieve.records import ImageRecord
 from datasieve.report import Report
@@ -130,7 +131,7 @@ def render(view: Mapping[str, Any]) -> str:
     )
     style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     hashes = {"style_hash": _hash(style), "script_hash": _hash(script)}
-    trusted = {"style": jinja2.utils.markupsafe.Markup(style), "script": jinja2.utils.markupsafe.Markup(script)}
+    trusted = {"style": markupsafe.Markup(style), "script": markupsafe.Markup(script)}
     return environment.get_template("page.html").render(page=view, **trusted, **hashes)
 
 

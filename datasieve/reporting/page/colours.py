@@ -29,8 +29,8 @@ def casts(report: Report, pictures: Pictures) -> dict[str, Any] | None:
         return None
     rows = np.flatnonzero(data.flagged)[: MOST // 2]
     others = np.flatnonzero(~data.flagged)
-    rows = np.concatenate([others[np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST - len(rows))).astype(int))]
-                           if len(others) else others, rows])  # fmt: skip
+    kept = np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST - len(rows))).astype(int))
+    rows = np.concatenate([others[kept] if len(others) else others, rows])
     low, high = _padded(data.mired[rows], 40, DAYLIGHT)
     bottom, top = _padded(data.duv[rows], 0.02, 0.0)
 
@@ -54,7 +54,7 @@ def casts(report: Report, pictures: Pictures) -> dict[str, Any] | None:
                 "note": f"{1e6 / data.mired[i]:,.0f} K, Duv {data.duv[i]:+.3f}" + (", colour cast" if flagged else ""),
             }
         )
-    points.sort(key=lambda p: (float(p["x"]), float(p["y"])))
+    points.sort(key=lambda p: (float(str(p["x"])), float(str(p["y"]))))
     kelvins: list[dict[str, str]] = []
     for kelvin in KELVINS:
         at = x(1e6 / kelvin)

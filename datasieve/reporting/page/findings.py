@@ -33,7 +33,7 @@ def verdict(report: Report, grouped: Sequence[Entry]) -> dict[str, Any]:
     numbers += [(name, int(found.get(s, 0)), s) for s, name in (("error", "errors"), ("warning", "warnings"))]
     numbers.append(("notes", int(found.get("info", 0)), "info"))
     worst: dict[str, str] = {}
-    for entry in sorted(grouped, key=lambda e: SEVERITIES.index(e.severity)):  # type: ignore[arg-type]
+    for entry in sorted(grouped, key=lambda e: SEVERITIES.index(e.severity)):
         worst |= {row["image_id"]: entry.severity for row in entry.findings if row["image_id"]}
     touched = {s: sum(v == s for v in worst.values()) for s in ("error", "warning", "info")}
     touched["ready"] = max(images - sum(touched.values()), 0)

@@ -1,4 +1,4 @@
-"""The part of the page on what the pictures show: matrix, contradictions, groups side by side, map, scale of the subject."""
+"""The part of the page on what the pictures show: matrix, contradictions, groups side by side, map, scale."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def picture_map(report: Report, pictures: Pictures) -> dict[str, Any] | None:
             }
         )
     # From left to right, as the arrow keys walk.
-    points.sort(key=lambda p: (float(p["x"]), float(p["y"])))
+    points.sort(key=lambda p: (float(str(p["x"])), float(str(p["y"]))))
     labels = [] if one else _labels(data.named[:NAMED], data.groups, at, THUMB / 2 + 4 if small else 9)
     return {
         "points": points, "labels": labels, "width": WIDTH, "height": HEIGHT, "shown": len(points),

@@ -1,8 +1,8 @@
 """The charts of a report as matplotlib figures, one file each: `plots.conflict(report).savefig("conflict.png")`.
 
 Every chart is a function of a `Report`. It returns a `matplotlib.figure.Figure` of its own, touches no global state of
-matplotlib and needs no display. What was not measured raises `ReportError` with the remedy. Beside each chart stands the
-function with the data it draws; the page draws the same data in its own way.
+matplotlib and needs no display. What was not measured raises `ReportError` with the remedy. Beside each chart stands
+the function with the data it draws; the page draws the same data in its own way.
 """
 
 from datasieve.reporting.plots.buckets import buckets

@@ -1,4 +1,4 @@
-"""The light of every picture: colour temperature against distance from the black-body locus, and the set's own centre."""
+"""The light of every picture: colour temperature, distance from the black-body locus, and the set's own centre."""
 
 from __future__ import annotations
 
@@ -95,7 +95,11 @@ def colour_casts(report: Report) -> Figure:
     x, y = data.centre
     axes.scatter([x], [y], s=170, marker="+", color=HUES[0], linewidths=2.2, label=f"the set's centre, {1e6 / x:.0f} K")
     low, high = data.mired.min() - 15, data.mired.max() + 15
-    ticks = [k for k in KELVINS if low <= 1e6 / k <= high]
+    ticks: list[int] = []
+    for kelvin in KELVINS:  # from the right; a mark that would touch the one before it is left out
+        at = 1e6 / kelvin
+        if low <= at <= high and (not ticks or 1e6 / ticks[-1] - at >= 0.07 * (high - low)):
+            ticks.append(kelvin)
     axes.set_xticks([1e6 / k for k in ticks], [f"{k:,} K" for k in ticks])
     axes.set_xlim(low, high)
     axes.set_xlabel("colour temperature: bluish left, orange right (even in mired; dotted: daylight)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from typing import TYPE_CHECKING
 
 from datasieve.reporting.captions import LEVELS
@@ -26,7 +27,7 @@ def granularity_data(report: Report) -> tuple[dict[str, int], list[tuple[str, in
     table = measured(report, "status", "captions.granularity", "captions.words", "captions.style")
     rows = [row for row in table.to_pylist() if row["status"] != "ignored"]
     levels = collections.Counter(row["captions.granularity"] for row in rows)
-    ends = [f"{a}-{b - 1}" for a, b in zip(STEPS, STEPS[1:], strict=False)] + [f"{STEPS[-1]} and more"]
+    ends = [f"{a}-{b - 1}" for a, b in itertools.pairwise(STEPS)] + [f"{STEPS[-1]} and more"]
     counts = [0] * len(STEPS)
     for row in rows:
         if row["captions.words"] is not None:

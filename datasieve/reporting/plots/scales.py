@@ -29,7 +29,7 @@ def scales_data(report: Report) -> tuple[dict[str, int], list[float]]:
 
 
 def scales(report: Report) -> Figure:
-    """Return two charts: images by scale class, and the distribution of the subject's share. Raises as `scales_data`."""
+    """Return two charts: images by scale class, and how the subject's share is spread. Raises as `scales_data`."""
     from matplotlib.figure import Figure
 
     counts, shares = scales_data(report)

@@ -40,10 +40,22 @@ def sizes(report: Report) -> Figure:
         number = int(counts[chosen].sum())
         if number:
             areas = 14 + 60 * np.sqrt(counts[chosen] / counts.max())
-            axes.scatter(*pairs[chosen].T, s=areas, color=colour, marker=marker, alpha=0.6, label=f"{name}: {number:,}")
+            axes.scatter(
+                pairs[chosen, 0],
+                pairs[chosen, 1],
+                s=areas,
+                color=colour,
+                marker=marker,
+                alpha=0.6,
+                label=f"{name}: {number:,}",
+            )
     axes.axvline(side, color="#555", linewidth=0.8, linestyle=":")
     axes.axhline(side, color="#555", linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="width, px", ylabel="height, px")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,.0f}")
+        axis.set_minor_formatter("{x:,.0f}")
+    axes.tick_params(which="both", labelsize=8)
     axes.legend(fontsize=8)
     axes.set_title(f"Sizes of the pictures; dotted: {side} px, the training resolution", fontsize=10)
     return made
