@@ -38,12 +38,12 @@ def command_of(entry: Entry, report: Report, rules: Mapping[str, Rule]) -> tuple
     """Return the command for the findings of a rule, and what it does: "repairs", "rewrites" or "shows"."""
     dataset = str(report.run.get("dataset", {}).get("path", ""))
     rule = rules.get(entry.rule_id)
-    if entry.rule_id in ALL_RULES:
-        return command("fix", dataset, *(("--normalize",) if entry.rule_id in NORMALIZING else ())), "repairs"
     if rule is not None and rule.repair in ("tidy-caption", "captions"):
         return command("captions", dataset, "--fix", "--out", f"{dataset}-captions"), "rewrites"
     if rule is not None and rule.repair in ("level-caption", "split-caption"):
         return command("captions", dataset, "--fix", "--lossy", "--out", f"{dataset}-captions"), "rewrites"
+    if entry.rule_id in ALL_RULES:
+        return command("fix", dataset, *(("--normalize",) if entry.rule_id in NORMALIZING else ())), "repairs"
     return command("show", report.path.absolute(), "--rule", entry.rule_id), "shows"
 
 

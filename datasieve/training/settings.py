@@ -68,7 +68,7 @@ class TrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     init: str | dict[str, str] = ""
     vectors: int = 2
     norm_prior: Literal["none", "pull", "rescale"] = "pull"
-    layers: tuple[float, ...] = (1, 2, 1)
+    layers: tuple[float, ...] = (1.0, 2.0, 1.0)
     activation: str = "linear"
     layer_norm: bool = False
     dropout: tuple[float, ...] = ()

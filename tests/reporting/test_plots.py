@@ -50,9 +50,10 @@ def test_every_chart_is_a_figure_of_its_own(report: Report, name: str, tmp_path:
 
 
 def test_what_was_not_measured_says_so(report: Report, tmp_path: Path) -> None:
+    chosen = Settings(embedder="none", select=("files",))
+    blind = audit(Path(report.run["dataset"]["path"]) / "cat", tmp_path / "r", settings=chosen)
     with pytest.raises(ReportError, match=r"has not measured subject\.scale, subject\.share"):
-        plots.scales(report)
-    blind = audit(Path(report.run["dataset"]["path"]) / "cat", tmp_path / "r", settings=Settings(embedder="none"))
+        plots.scales(blind)
     with pytest.raises(DatasieveError, match="holds no embeddings"):
         plots.embedding_map(blind)
 

@@ -30,7 +30,8 @@ def test_a_folder_becomes_a_file_that_draws(set_of_ducks, tmp_path, capsys):
     assert "Steps      2 (finished)" in said
     assert (run / "run.safetensors").is_file()
     assert json.loads((run / "run.json").read_text())["template"] == "subject"
-    assert Image.open(run / "samples" / "step-0000002.png").size == (276, 208)
+    with Image.open(run / "samples" / "step-0000002.png") as sheet:
+        assert sheet.size == (276, 208)
     # The same command again does not write over what was learned.
     assert main([*ti, *QUICK]) == 2
     assert "--resume" in capsys.readouterr().err
@@ -38,7 +39,8 @@ def test_a_folder_becomes_a_file_that_draws(set_of_ducks, tmp_path, capsys):
     learned = str(run / "run.safetensors")
     draw = ["generate", "--base", str(TINY_SD), "--with", learned, "--seeds", "0,1", "--steps", "2"]
     assert main([*draw, "--prompt", "a photo of <duck>", "--compare", "--out", str(grid)]) == 0
-    assert Image.open(grid).size == (140, 140)
+    with Image.open(grid) as drawn:
+        assert drawn.size == (140, 140)
     assert main([*draw, "--prompt", "x", "--out", str(grid)]) == 2
     assert "--force" in capsys.readouterr().err
 
