@@ -26,12 +26,15 @@ def measured(report: Report, *names: str) -> pa.Table:
     """
     known = report.columns()
     missing = [name for name in names if name not in known]
-    if missing:
+    table = None if missing else report.images(list(dict.fromkeys(names)))
+    if table is not None and all(table[name].null_count == len(table) for name in table.column_names):
+        missing = list(table.column_names)
+    if table is None or missing:
         raise ReportError(
             f"{report.path} has not measured {', '.join(missing)}",
             remedy="Audit the set again with this version; run.json tells what could not be measured and why.",
         )
-    return report.images(list(dict.fromkeys(names)))
+    return table
 
 
 def figure(width: float, height: float) -> tuple[Figure, Axes]:
