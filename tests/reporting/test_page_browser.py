@@ -120,6 +120,8 @@ def test_pointing_at_a_mark_shows_its_picture_and_leaving_hides_it(tab: Tab) -> 
     for chart in ("#likeness [data-chart]", "#colours [data-chart]"):
         dot = tab.page.locator(f"{chart} .dot[data-thumb]").first
         dot.scroll_into_view_if_needed()
+        # Scrolling hides the tip, and its event comes a frame later.
+        tab.page.evaluate("() => new Promise(go => requestAnimationFrame(() => requestAnimationFrame(go)))")
         dot.hover(force=True)
         tip.locator("img").wait_for(state="visible")
         assert tip.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
